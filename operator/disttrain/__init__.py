@@ -1,0 +1,3 @@
+"""DistTrainJob: distributed training on Kubernetes from one manifest."""
+
+__version__ = "0.1.0"
