@@ -1,0 +1,46 @@
+"""Every name that the operator writes into a cluster, in one place."""
+
+from __future__ import annotations
+
+GROUP = "disttrain.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "DistTrainJob"
+PLURAL = "disttrainjobs"
+SHORT_NAME = "dtj"
+
+MANAGED_BY = f"{GROUP}/operator"
+"""`spec.managedBy` of a job that is ours; any other value makes us leave the job alone."""
+
+# Labels of pods and Services.
+LABEL_JOB = f"{GROUP}/job"
+"""Name of the job."""
+LABEL_JOB_UID = f"{GROUP}/job-uid"
+"""UID of the job: pods of a deleted job of the same name are nobody's peers."""
+LABEL_ROLE = f"{GROUP}/role"
+LABEL_INDEX = f"{GROUP}/index"
+"""Index within the role, from 0."""
+LABEL_ROUND = f"{GROUP}/round"
+"""Round of the world that the pod belongs to, from 1."""
+LABEL_LIVE = f"{GROUP}/live"
+"""`"true"` while the pod's name shall resolve; taken off before a successor is made."""
+LABEL_LEADER = f"{GROUP}/leader"
+"""`"true"` on the pod whose success and progress are the job's."""
+
+# Environment that every pod of every framework gets, whatever else its framework needs.
+ENV_JOB = "DISTTRAIN_JOB"
+ENV_ROLE = "DISTTRAIN_ROLE"
+ENV_INDEX = "DISTTRAIN_INDEX"
+ENV_ROUND = "DISTTRAIN_ROUND"
+ENV_WORLD_SIZE = "DISTTRAIN_WORLD_SIZE"
+ENV_CHECKPOINT_DIR = "DISTTRAIN_CHECKPOINT_DIR"
+ENV_LEADER = "DISTTRAIN_LEADER"
+COMMON_ENV = (ENV_JOB, ENV_ROLE, ENV_INDEX, ENV_ROUND, ENV_WORLD_SIZE, ENV_CHECKPOINT_DIR, ENV_LEADER)
+
+PROGRESS_MARK = "DISTTRAIN_PROGRESS "
+"""A line of the leader's log that starts so carries one JSON object: the training's progress."""
+
+MAX_REPLICAS = 10_000
+"""Most workers of a job; bounds every list that a job can make us keep."""
+KEPT_FAILURES = 20
+"""Entries of `status.failures`, newest last."""
