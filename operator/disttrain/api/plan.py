@@ -31,6 +31,9 @@ class Refusal(Struct, frozen=True, kw_only=True):
     reason: Literal["Invalid", "Forbidden", "NameTaken", "Predecessor"]
     """`Invalid`: 400 or 422, final until the spec changes. `Forbidden`: 403 and what others can repair. `NameTaken`:
     an object of that name is not ours. `Predecessor`: it belongs to a deleted job of the same name."""
+    kind: str
+    """Kind of the object that was refused: Pod, Service, ..."""
+    name: str
     word: str
     """The condition's reason: InvalidTemplate, QuotaExceeded, PodSecurity, ServiceAccountMissing, Forbidden, ..."""
     message: str

@@ -52,6 +52,8 @@ class PodView(Struct, frozen=True, kw_only=True):
     signal: int | None = None
     exit_reason: str = ""
     """Reason of that container's end, such as OOMKilled."""
+    ended_at: float | None = None
+    """When it ended."""
     exit_message: str = ""
     """Its termination message, at most 4 KiB."""
 
@@ -89,6 +91,7 @@ class _Terminated(Base):
     signal: int | None = None
     reason: str = ""
     message: str = ""
+    finished_at: str | None = None
 
 
 class _Waiting(Base):
@@ -203,5 +206,6 @@ def view(pod: WirePod) -> PodView:
         exit_code=ended.exit_code if ended else None,
         signal=ended.signal if ended else None,
         exit_reason=ended.reason if ended else "",
+        ended_at=seconds(ended.finished_at) if ended and ended.finished_at else None,
         exit_message=ended.message[:4096] if ended else "",
     )
