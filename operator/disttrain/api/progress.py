@@ -1,5 +1,5 @@
-"""The training's progress as its leader prints it: a marked line of JSON in the log, and the same JSON, unmarked, as the
-container's termination message. Whatever the user's code prints, reading it never fails: what does not fit is dropped.
+"""The training's progress as its leader prints it: a marked line of JSON in the log, and the same JSON, unmarked, as
+the container's termination message. Reading never fails, whatever was printed: what does not fit is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_RESULT = 2048
 
 
 def parse(text: str) -> dict[str, Any] | None:
-    """The JSON object of the last marked line of a log, or of a text that is one JSON object; None where there is none."""
+    """The JSON object of a log's last marked line, or of a text that is one JSON object; None where there is none."""
     for line in reversed(text.splitlines()):
         if line.startswith(PROGRESS_MARK) and (found := _object(line[len(PROGRESS_MARK) :])) is not None:
             return found

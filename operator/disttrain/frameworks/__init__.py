@@ -1,0 +1,14 @@
+"""How pods find each other, one module a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..api.types import Framework as FrameworkName
+from .base import Framework, Slot, World
+from .pytorch import PyTorch
+
+FRAMEWORKS: Mapping[FrameworkName, Framework] = {"pytorch": PyTorch()}
+"""The frameworks that this version runs; admission refuses the others."""
+
+__all__ = ["FRAMEWORKS", "Framework", "Slot", "World"]
