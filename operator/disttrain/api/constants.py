@@ -37,10 +37,36 @@ ENV_CHECKPOINT_DIR = "DISTTRAIN_CHECKPOINT_DIR"
 ENV_LEADER = "DISTTRAIN_LEADER"
 COMMON_ENV = (ENV_JOB, ENV_ROLE, ENV_INDEX, ENV_ROUND, ENV_WORLD_SIZE, ENV_CHECKPOINT_DIR, ENV_LEADER)
 
+PYTORCH_ENV = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "PET_NNODES",
+    "PET_NPROC_PER_NODE",
+    "PET_NODE_RANK",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_RDZV_BACKEND",
+    "PET_RDZV_ENDPOINT",
+    "PET_RDZV_ID",
+    "PET_RDZV_CONF",
+    "PET_LOCAL_ADDR",
+    "PET_MAX_RESTARTS",
+)
+"""What torchrun and `init_method="env://"` read to find their peers."""
+RESERVED_ENV = COMMON_ENV + PYTORCH_ENV
+"""Names that the operator owns: a template that sets one is refused, with this list."""
+
 PROGRESS_MARK = "DISTTRAIN_PROGRESS "
 """A line of the leader's log that starts so carries one JSON object: the training's progress."""
 
 MAX_REPLICAS = 10_000
 """Most workers of a job; bounds every list that a job can make us keep."""
+MAX_PROCS = 1024
+"""Most processes of a pod."""
 KEPT_FAILURES = 20
 """Entries of `status.failures`, newest last."""

@@ -5,15 +5,26 @@ A pod of the API is 3 to 30 KB; a `PodView` is well under 1 KB, so that thousand
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
 from .constants import LABEL_INDEX, LABEL_JOB, LABEL_JOB_UID, LABEL_LIVE, LABEL_ROLE, LABEL_ROUND
+from .times import seconds
 from .types import Base, Metadata
 
 Phase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
+
+
+class Slot(NamedTuple):
+    """One place in a job's world; pods come and go in it."""
+
+    role: str
+    number: int
+    """Index within the role, from 0."""
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.number}"
 
 
 class PodView(Struct, frozen=True, kw_only=True):
@@ -58,9 +69,9 @@ class PodView(Struct, frozen=True, kw_only=True):
     """Its termination message, at most 4 KiB."""
 
     @property
-    def slot(self) -> tuple[str, int]:
-        """Role and index."""
-        return self.role, self.index
+    def slot(self) -> Slot:
+        """The pod's place in the world."""
+        return Slot(self.role, self.index)
 
     @property
     def succeeded(self) -> bool:
@@ -143,11 +154,6 @@ class WirePod(Base):
 
 QUIET_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for waiting that every healthy pod passes through."""
-
-
-def seconds(stamp: str) -> float:
-    """Seconds since 1970 of an RFC 3339 time."""
-    return datetime.fromisoformat(stamp).timestamp()
 
 
 def _number(text: str | None, default: int = 0) -> int:

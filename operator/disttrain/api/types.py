@@ -10,17 +10,24 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from .constants import MANAGED_BY, MAX_REPLICAS
+from .constants import MANAGED_BY, MAX_PROCS, MAX_REPLICAS
 
 Framework = Literal["pytorch", "tensorflow", "horovod", "mpi"]
 FRAMEWORKS: tuple[Framework, ...] = ("pytorch", "tensorflow", "horovod", "mpi")
 RoleName = Literal["master", "chief", "launcher", "ps", "evaluator", "worker"]
 ROLES: tuple[RoleName, ...] = ("master", "chief", "launcher", "ps", "evaluator", "worker")
+FRAMEWORK_ROLES: dict[Framework, tuple[RoleName, ...]] = {
+    "pytorch": ("master", "worker"),
+    "tensorflow": ("chief", "worker", "ps", "evaluator"),
+    "horovod": ("launcher", "worker"),
+    "mpi": ("launcher", "worker"),
+}
+"""The roles that each framework has a use for, the leader's first."""
 State = Literal["Pending", "Starting", "Running", "Resizing", "Restarting", "Suspended", "Succeeded", "Failed"]
 ConditionType = Literal["Accepted", "Running", "Stalled", "Suspended", "Succeeded", "Failed"]
 RoundCause = Literal["Start", "Restart", "Resize", "Resume"]
 
-PodTemplate = dict[str, Any]
+PodTemplate = Annotated[dict[str, Any], Meta(extra={"pod_template": True})]
 """A PodTemplateSpec as the user wrote it. The CRD types only what its rules must see (see `schema.pod_template`)."""
 
 
@@ -32,9 +39,9 @@ def doc(description: str, **bounds: Any) -> Meta:
     return Meta(description=description, **bounds)
 
 
-def later(description: str, **bounds: Any) -> Meta:
-    """Documents a field that admission refuses until its behaviour is built."""
-    return Meta(description=description, extra={"later": True}, **bounds)
+def later(description: str, instead: str = "leave it out", **bounds: Any) -> Meta:
+    """Documents a field that admission refuses until its behaviour is built; `instead` says what does until then."""
+    return Meta(description=description, extra={"later": instead}, **bounds)
 
 
 class Base(Struct, rename="camel", omit_defaults=True):
@@ -51,7 +58,10 @@ class Role(Base):
     template: Annotated[PodTemplate | None, doc("Pod template of this role; the job's `template` where absent.")] = None
     restart_policy: Annotated[
         Literal["Job", "Pod", "Auto"] | None,
-        later("What a failure of a pod of this role restarts; `restart.scope` where absent."),
+        later(
+            "What a failure of a pod of this role restarts; `restart.scope` where absent.",
+            "leave it out: a failure restarts what spec.restart.scope says",
+        ),
     ] = None
 
 
@@ -59,11 +69,12 @@ class Checkpoints(Base):
     """Where training state is kept across restarts and resizes. One of `claimName` and `volume` is required."""
 
     claim_name: Annotated[
-        Annotated[str, Meta(max_length=253)] | None,
+        Annotated[str, Meta(min_length=1, max_length=253)] | None,
         doc("PersistentVolumeClaim to mount; with several pods it must be ReadWriteMany."),
     ] = None
     volume: Annotated[
-        dict[str, Any] | None, doc("A volume source in place of a claim, such as `{hostPath: {path: /data}}`.")
+        Annotated[dict[str, Any], Meta(min_length=1)] | None,
+        doc("A volume source in place of a claim, such as `{hostPath: {path: /data}}`."),
     ] = None
     sub_path: Annotated[Annotated[str, Meta(max_length=1024)] | None, doc("Folder within the volume to mount.")] = None
     mount_path: Annotated[str, doc("Where every pod sees the volume.", pattern="^/[^:]*$", max_length=1024)] = (
@@ -129,7 +140,10 @@ class Restart(Base):
     ] = 3
     total: Annotated[
         Annotated[int, Meta(ge=0, le=1_000_000)] | None,
-        later("Restarts over the job's whole life; unbounded where absent."),
+        later(
+            "Restarts over the job's whole life; unbounded where absent.",
+            "leave it out: spec.restart.limit bounds the restarts in a row",
+        ),
     ] = None
     scope: Annotated[
         Literal["Job", "Pod", "Auto"],
@@ -138,10 +152,15 @@ class Restart(Base):
             extra={"later_values": ["Pod"]},
         ),
     ] = "Auto"
-    backoff: Annotated[Backoff | None, later("Pause before each restart.")] = None
+    backoff: Annotated[
+        Backoff | None, later("Pause before each restart.", "leave it out: a job restarts without a pause")
+    ] = None
     rules: Annotated[
         Annotated[list[RestartRule], Meta(max_length=32)] | None,
-        later("What particular failures do, first match first."),
+        later(
+            "What particular failures do, first match first.",
+            "leave it out: exit codes 126 and 127 fail the job, others restart it within spec.restart.limit",
+        ),
     ] = None
 
 
@@ -180,7 +199,13 @@ Seconds = Annotated[int, Meta(ge=1, le=315_360_000)]
 class Spec(Base, kw_only=True):
     """What the user asks for."""
 
-    framework: Annotated[Framework, doc("The framework that the pods run. Immutable.")]
+    framework: Annotated[
+        Framework,
+        doc(
+            "The framework that the pods run. Immutable.",
+            extra={"later_values": ["tensorflow", "horovod", "mpi"]},
+        ),
+    ]
     template: Annotated[PodTemplate | None, doc("Pod template of every role that has none of its own.")] = None
     master: Annotated[Role | None, doc("PyTorch's leader; without it worker 0 leads. At most 1 replica.")] = None
     chief: Annotated[Role | None, doc("TensorFlow's leader; without it worker 0 leads. At most 1 replica.")] = None
@@ -191,14 +216,20 @@ class Spec(Base, kw_only=True):
         Role, doc("The workers. `replicas` may be 0 only beside a master or chief; edit it to resize the job.")
     ] = field(default_factory=Role)
     procs_per_node: Annotated[
-        int | Literal["auto"],
+        Annotated[int, Meta(ge=1, le=MAX_PROCS)] | Literal["auto"],
         doc(
             "Training processes a pod. `auto`: as many as the main container asks for accelerators, 1 where it asks "
             "for none."
         ),
     ] = "auto"
     checkpoints: Annotated[Checkpoints | None, doc("Where training state outlives a pod.")] = None
-    elastic: Annotated[Elastic | None, later("Lets the job go on while workers come and go.")] = None
+    elastic: Annotated[
+        Elastic | None,
+        later(
+            "Lets the job go on while workers come and go.",
+            "leave it out: an edit of spec.worker.replicas restarts the job at the new size",
+        ),
+    ] = None
     restart: Annotated[Restart, doc("What happens when a pod fails.")] = field(default_factory=Restart)
     success: Annotated[
         Literal["Leader", "AllWorkers"],
@@ -221,15 +252,31 @@ class Spec(Base, kw_only=True):
     ] = False
     ttl_seconds_after_finished: Annotated[
         Annotated[int, Meta(ge=0, le=315_360_000)] | None,
-        later("Seconds after its end at which the job is deleted."),
+        later("Seconds after its end at which the job is deleted.", "leave it out and delete the job yourself"),
     ] = None
     active_deadline_seconds: Annotated[
-        Seconds | None, later("Seconds that the job may run; the clock stands still while suspended.")
+        Seconds | None,
+        later(
+            "Seconds that the job may run; the clock stands still while suspended.",
+            "leave it out and bound the training itself, such as by its number of epochs",
+        ),
     ] = None
     startup_deadline_seconds: Annotated[Seconds | None, later("Seconds that all pods may take to run.")] = None
     progress_deadline_seconds: Annotated[Seconds | None, later("Seconds that may pass without progress.")] = None
-    capture_logs: Annotated[bool, later("Copies the last lines of a failed pod's log into the status.")] = False
-    suspend: Annotated[bool, later("Deletes the pods and keeps the job; set back to resume.")] = False
+    capture_logs: Annotated[
+        bool,
+        later(
+            "Copies the last lines of a failed pod's log into the status.",
+            "leave it out and read the pod's log with kubectl logs (spec.keepOnFailure keeps the pod)",
+        ),
+    ] = False
+    suspend: Annotated[
+        bool,
+        later(
+            "Deletes the pods and keeps the job; set back to resume.",
+            "leave it out; a job that is deleted and made again goes on from spec.checkpoints.resumeFrom",
+        ),
+    ] = False
     network: Annotated[
         Literal["Pod", "Host"], doc("`Host`: the pods share their node's network, with ports of their own.")
     ] = "Pod"
@@ -243,7 +290,13 @@ class Spec(Base, kw_only=True):
         ),
     ] = "auto"
     mpi: Annotated[Mpi | None, later("Settings of MPI and Horovod jobs.")] = None
-    scheduling: Annotated[Scheduling | None, later("How a gang scheduler shall place the pods.")] = None
+    scheduling: Annotated[
+        Scheduling | None,
+        later(
+            "How a gang scheduler shall place the pods.",
+            "leave it out; schedulerName and priorityClassName may stand in the pod template",
+        ),
+    ] = None
     managed_by: Annotated[
         str, doc("The controller that acts on this job. Immutable.", min_length=1, max_length=253)
     ] = MANAGED_BY
@@ -256,8 +309,8 @@ class Spec(Base, kw_only=True):
 class Condition(Base, kw_only=True, omit_defaults=False):
     """A condition in Kubernetes' style."""
 
-    type: ConditionType
-    status: Literal["True", "False", "Unknown"]
+    type: Annotated[ConditionType, doc("What the condition is about.")]
+    status: Annotated[Literal["True", "False", "Unknown"], doc("Whether it holds.")]
     reason: Annotated[str, doc("One word for programs.", max_length=1024)]
     message: Annotated[str, doc("Plain words for people.", max_length=32_768)] = ""
     last_transition_time: Annotated[str, doc("When `status` changed last, RFC 3339.")] = ""
@@ -282,14 +335,14 @@ class RoleStatus(Base):
 class Failure(Base, kw_only=True, omit_defaults=False):
     """A pod's failure."""
 
-    pod: str
-    uid: str
-    role: str
-    index: int
-    round: int
-    node: str = ""
-    reason: str = ""
-    exit_code: int | None = None
+    pod: Annotated[str, doc("Name of the pod.")]
+    uid: Annotated[str, doc("UID of the pod.")]
+    role: Annotated[str, doc("Role of the pod.")]
+    index: Annotated[int, doc("Index within the role, from 0.")]
+    round: Annotated[int, doc("Round that the pod belonged to.")]
+    node: Annotated[str, doc("Node that it ran on.")] = ""
+    reason: Annotated[str, doc("Why, in one word, such as `OOMKilled`.")] = ""
+    exit_code: Annotated[int | None, doc("Exit code of the main container; absent where it did not exit.")] = None
     time: Annotated[str, doc("When it was seen, RFC 3339.")] = ""
     charged: Annotated[bool, doc("Whether it counts against `restart.limit`.")] = False
 
@@ -322,10 +375,14 @@ class Status(Base):
 
     state: Annotated[State, doc("The one word for where the job is.")] = "Pending"
     message: Annotated[str, doc("The same in plain words.", max_length=4096)] = ""
-    conditions: list[Condition] = field(default_factory=list)
+    conditions: Annotated[
+        list[Condition],
+        doc("The same for programs, one of each type.", extra={"map_keys": ["type"]}),
+    ] = field(default_factory=list)
     observed_generation: Annotated[int, doc("Generation of the spec that the status is about.")] = 0
     round: Annotated[int, doc("The current world; +1 at each restart or resize. 0 before the first.")] = 0
     round_cause: Annotated[RoundCause | None, doc("Why the current round began.")] = None
+    world_size: Annotated[int, doc("Processes that the current round trains with.")] = 0
     launched: Annotated[int, doc("Last round of which every pod has been created.")] = 0
     restarts: Annotated[int, doc("Restarts charged over the job's life.")] = 0
     restarts_in_a_row: Annotated[int, doc("Restarts charged since the last progress; `restart.limit` bounds it.")] = 0
@@ -335,12 +392,12 @@ class Status(Base):
     )
     selector: Annotated[str, doc("Label selector of the worker pods, for the scale subresource.")] = ""
     ready: Annotated[str, doc("Ready pods of all, such as `3/4`.")] = ""
-    master: RoleStatus | None = None
-    chief: RoleStatus | None = None
-    launcher: RoleStatus | None = None
-    ps: RoleStatus | None = None
-    evaluator: RoleStatus | None = None
-    worker: RoleStatus | None = None
+    master: Annotated[RoleStatus | None, doc("The master's pods.")] = None
+    chief: Annotated[RoleStatus | None, doc("The chief's pods.")] = None
+    launcher: Annotated[RoleStatus | None, doc("The launcher's pods.")] = None
+    ps: Annotated[RoleStatus | None, doc("The parameter servers' pods.")] = None
+    evaluator: Annotated[RoleStatus | None, doc("The evaluator's pods.")] = None
+    worker: Annotated[RoleStatus | None, doc("The workers' pods.")] = None
     start_time: Annotated[str | None, doc("When the job was taken up, RFC 3339.")] = None
     running_time: Annotated[str | None, doc("When all pods of a world first ran, RFC 3339.")] = None
     completion_time: Annotated[str | None, doc("When the job ended, RFC 3339.")] = None
@@ -386,12 +443,12 @@ class Job(Base, kw_only=True):
         """Namespace and name."""
         return self.metadata.namespace, self.metadata.name
 
-    def role(self, name: RoleName) -> Role | None:
+    def role(self, name: str) -> Role | None:
         """The role as the user wrote it; None where it is not written."""
         role: Role | None = getattr(self.spec, name)
         return role
 
-    def role_status(self, name: RoleName) -> RoleStatus:
+    def role_status(self, name: str) -> RoleStatus:
         """The role's status, empty where nothing is known."""
         status: RoleStatus | None = getattr(self.status, name)
         return status or RoleStatus()
