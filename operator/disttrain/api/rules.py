@@ -1,0 +1,317 @@
+"""The CEL rules of the resource: what the API server refuses that a schema cannot say.
+
+Source: "Common Expression Language in Kubernetes" and "CustomResourceDefinition validation rules" of the Kubernetes
+documentation. The one-machine API evaluates them too, so they keep to a subset: has, !, &&, ||, ?:, comparison, in,
+size, all, exists, matches, type, string, format, and oldSelf's hasValue and value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.inspect import LiteralType
+
+from .constants import MAX_PROCS, RESERVED_ENV
+from .schema import Schema, fields
+from .types import FRAMEWORK_ROLES, ROLES, Spec
+
+Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"]
+
+DNS_1035 = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
+
+class Cel(str):
+    """An expression, as opposed to plain text."""
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """One rule."""
+
+    at: str
+    """Path in the schema of what `self` is: `spec.template.spec.containers[].env[]`."""
+    holds: str
+    """What must be true."""
+    message: str | Cel
+    """What was given and what would do; the API server puts the field's path before it."""
+    field: str = ""
+    """Path of the field to blame, below `at`."""
+    reason: Reason = "FieldValueInvalid"
+    when: Literal["Unbroken", "Created", "Always"] = "Unbroken"
+    """When the rule counts, so that a stricter rule in a new version of the CRD never refuses the status of a job that
+    runs. `Unbroken`: unless what is there broke it already. `Created`: when the object is new. `Always` is for rules
+    about a change, and for those below a list whose items have no keys, where no old value can be seen (there the API
+    server itself forgives what is unchanged, since Kubernetes 1.30)."""
+
+    def validation(self) -> Schema:
+        """The rule as an entry of `x-kubernetes-validations`."""
+        entry: Schema = {"rule": self.holds}
+        if self.when != "Always":
+            before = re.sub(r"\bself\b", "oldSelf.value()", self.holds)
+            pardon = "oldSelf.hasValue()" + (f" && !({before})" if self.when == "Unbroken" else "")
+            entry = {"rule": f"({self.holds}) || ({pardon})", "optionalOldSelf": True}
+        entry["messageExpression" if isinstance(self.message, Cel) else "message"] = str(self.message)
+        entry["reason"] = self.reason
+        if self.field:
+            entry["fieldPath"] = self.field
+        return entry
+
+
+def says(text: str, *values: str) -> Cel:
+    """A message of plain text with `%s` and `%d` for the values of CEL expressions."""
+    quoted = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return Cel(f"{quoted}.format([{', '.join(values)}])")
+
+
+def words(items: Sequence[str], last: str = "and") -> str:
+    """`a, b and c`."""
+    return f" {last} ".join(part for part in (", ".join(items[:-1]), items[-1]) if part)
+
+
+def rules(*, later: bool = True) -> list[Rule]:
+    """Every rule. `later=False`: without those that refuse fields which this version does not have yet."""
+    return [
+        *_name(),
+        *_framework(),
+        *_roles(),
+        *_worker(),
+        *_templates(),
+        *_fields(),
+        *(_later(Spec, "spec") if later else ()),
+    ]
+
+
+def _name() -> list[Rule]:
+    return [
+        Rule(
+            at="",
+            holds=f"self.metadata.name.size() <= 63 && self.metadata.name.matches('{DNS_1035}')",
+            field=".metadata.name",
+            when="Created",
+            message=says(
+                "the job's Service has the job's name, and %s cannot be a Service's: use at most 63 of a-z, 0-9 "
+                "and -, a letter first and no - last",
+                "self.metadata.name",
+            ),
+        )
+    ]
+
+
+def _framework() -> list[Rule]:
+    return [
+        Rule(
+            at="spec.framework",
+            holds="self == oldSelf",
+            when="Always",
+            reason="FieldValueForbidden",
+            message=says("a %s job cannot become a %s job: make a new one", "oldSelf", "self"),
+        ),
+        Rule(
+            at="spec.managedBy",
+            holds="self == oldSelf",
+            when="Always",
+            reason="FieldValueForbidden",
+            message=says("cannot change from %s to %s: delete the job and make it again", "oldSelf", "self"),
+        ),
+    ]
+
+
+def _roles() -> list[Rule]:
+    """Which roles a framework has, and how many pods each may have."""
+    listing = "self.framework"
+    for framework, roles in FRAMEWORK_ROLES.items():
+        listing = f"self.framework == '{framework}' ? '{words(roles)}' : {listing}"
+    found = []
+    for role in ROLES:
+        users = [framework for framework, roles in FRAMEWORK_ROLES.items() if role in roles]
+        if len(users) < len(FRAMEWORK_ROLES):
+            found.append(
+                Rule(
+                    at="spec",
+                    holds=f"!has(self.{role}) || self.framework in {users}",
+                    field=f".{role}",
+                    reason="FieldValueForbidden",
+                    message=says(f"a %s job has no {role}: leave it out; its roles are %s", "self.framework", listing),
+                )
+            )
+    for role in ("master", "chief", "evaluator"):
+        found.append(
+            Rule(
+                at=f"spec.{role}",
+                holds="self.replicas <= 1",
+                field=".replicas",
+                message=says(f"%d given, but a job has at most one {role}: set it to 0 or 1", "self.replicas"),
+            )
+        )
+    found.append(
+        Rule(
+            at="spec.launcher",
+            holds="self.replicas == 1",
+            field=".replicas",
+            message=says("%d given, but a job has one launcher: set it to 1 or leave it out", "self.replicas"),
+        )
+    )
+    return found
+
+
+def _worker() -> list[Rule]:
+    """How many workers there may be. These rules also hold on the scale subresource."""
+    return [
+        Rule(
+            at="spec",
+            holds=(
+                "self.worker.replicas > 0 || (has(self.master) && self.master.replicas == 1) || "
+                "(has(self.chief) && self.chief.replicas == 1)"
+            ),
+            field=".worker.replicas",
+            message=(
+                "0 given, but only a job with a master (pytorch) or chief (tensorflow) of 1 replica can be without "
+                "workers: set it to 1 or more"
+            ),
+        ),
+        Rule(
+            at="spec.elastic",
+            holds="self.minReplicas <= self.maxReplicas",
+            field=".minReplicas",
+            message=says(
+                "%d given, which is more than maxReplicas, %d: lower the one or raise the other",
+                "self.minReplicas",
+                "self.maxReplicas",
+            ),
+        ),
+        Rule(
+            at="spec",
+            holds=(
+                "!has(self.elastic) || self.elastic.minReplicas > self.elastic.maxReplicas || "
+                "(self.worker.replicas >= self.elastic.minReplicas && "
+                "self.worker.replicas <= self.elastic.maxReplicas)"
+            ),
+            field=".worker.replicas",
+            message=says(
+                "%d given, but spec.elastic allows %d to %d: choose from these or change spec.elastic",
+                "self.worker.replicas",
+                "self.elastic.minReplicas",
+                "self.elastic.maxReplicas",
+            ),
+        ),
+    ]
+
+
+def _templates() -> list[Rule]:
+    """What the pod templates may say."""
+    found = [
+        Rule(
+            at="spec",
+            holds=f"has(self.template) || {_no_pods(role)} || has(self.{role}.template)",
+            field=f".{role}.template",
+            reason="FieldValueRequired",
+            message=f"the {role} has no pod template: write spec.template for all roles or spec.{role}.template",
+        )
+        for role in ROLES
+    ]
+    for template in ("template", *(f"{role}.template" for role in ROLES)):
+        found.append(
+            Rule(
+                at=f"spec.{template}.spec",
+                holds="!has(self.restartPolicy) || self.restartPolicy == 'Never'",
+                field=".restartPolicy",
+                reason="FieldValueForbidden",
+                message=says(
+                    "%s given, but the operator restarts pods, not the node: leave it out and say in spec.restart "
+                    "how often (limit) and what (scope)",
+                    "self.restartPolicy",
+                ),
+            )
+        )
+        found.extend(
+            Rule(
+                at=f"spec.{template}.spec.{containers}[].env[]",
+                holds=f"!(self.name in {list(RESERVED_ENV)})",
+                field=".name",
+                reason="FieldValueForbidden",
+                when="Always",
+                message=says(
+                    f"%s is set by the operator: leave it out. Its names are {words(RESERVED_ENV)}", "self.name"
+                ),
+            )
+            for containers in ("containers", "initContainers")
+        )
+    return found
+
+
+def _no_pods(role: str) -> str:
+    return "self.worker.replicas == 0" if role == "worker" else f"!has(self.{role}) || self.{role}.replicas == 0"
+
+
+def _fields() -> list[Rule]:
+    """Rules of single fields."""
+    return [
+        Rule(
+            at="spec.procsPerNode",
+            holds=f"type(self) == int ? (self >= 1 && self <= {MAX_PROCS}) : self == 'auto'",
+            message=says(f"%s given: write auto or a number from 1 to {MAX_PROCS}, without quotes", "string(self)"),
+        ),
+        Rule(
+            at="spec.checkpoints",
+            holds="!has(self.claimName) || !has(self.volume)",
+            reason="FieldValueForbidden",
+            field=".volume",
+            message=says("beside claimName, which is %s: keep one of the two", "self.claimName"),
+        ),
+        Rule(
+            at="spec.checkpoints",
+            holds="has(self.claimName) || has(self.volume)",
+            reason="FieldValueRequired",
+            field=".claimName",
+            message="write the name of a PersistentVolumeClaim, or a volume in spec.checkpoints.volume",
+        ),
+    ]
+
+
+def _later(cls: type[Struct], at: str) -> list[Rule]:
+    """Refusals of what the types mark as not built yet, with what exists instead."""
+    found: list[Rule] = []
+    for field in fields(cls):
+        if instead := field.extra.get("later"):
+            unset = "" if field.default is None else f" || self.{field.name} == {_literal(field.default)}"
+            found.append(
+                Rule(
+                    at=at,
+                    holds=f"!has(self.{field.name}){unset}",
+                    field=f".{field.name}",
+                    reason="FieldValueForbidden",
+                    message=f"this version of DistTrainJob does not have {field.name} yet: {instead}",
+                )
+            )
+        elif values := field.extra.get("later_values"):
+            assert isinstance(field.kind, LiteralType)
+            ready = [str(value) for value in field.kind.values if value not in values]
+            found.append(
+                Rule(
+                    at=f"{at}.{field.name}",
+                    holds=f"!(self in {values})",
+                    reason="FieldValueForbidden",
+                    message=says(
+                        f"this version of DistTrainJob does not have {field.name} %s yet: use {words(ready, 'or')}",
+                        "self",
+                    ),
+                )
+            )
+        elif field.struct is not None:
+            found.extend(_later(field.struct, f"{at}.{field.name}"))
+    return found
+
+
+def _literal(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def attach(schema: Schema, found: list[Rule]) -> None:
+    """Writes the rules into the schema, each where it belongs."""
+    for rule in found:
+        node = schema
+        for step in re.findall(r"[^.\[\]]+|\[\]", rule.at):
+            node = node["items"] if step == "[]" else node["properties"][step]
+        node.setdefault("x-kubernetes-validations", []).append(rule.validation())
