@@ -357,6 +357,7 @@ class Checkpoint(Base):
 class Progress(Base):
     """What the leader last printed of its training."""
 
+    round: Annotated[int, doc("Round that printed it.")] = 0
     rank: Annotated[int, doc("Rank that printed it.")] = 0
     world_size: Annotated[int, doc("Processes that train together, as the training saw it.")] = 0
     epoch: Annotated[int, doc("Epoch, from 1.")] = 0

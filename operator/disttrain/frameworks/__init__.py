@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..api.types import Framework as FrameworkName
-from .base import Framework, Slot, World
+from .base import Framework, World
 from .pytorch import PyTorch
 
 FRAMEWORKS: Mapping[FrameworkName, Framework] = {"pytorch": PyTorch()}
 """The frameworks that this version runs; admission refuses the others."""
 
-__all__ = ["FRAMEWORKS", "Framework", "Slot", "World"]
+__all__ = ["FRAMEWORKS", "Framework", "World"]

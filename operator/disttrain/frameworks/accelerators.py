@@ -39,7 +39,7 @@ def _amount(name: str, value: Any) -> int:
 
 
 def processes(spec: Spec, template: dict[str, Any]) -> int:
-    """Training processes in a pod of a template, never the host's CPU count. Raises Undecided where `auto` cannot tell."""
+    """Training processes in a pod, never the host's CPU count. Raises Undecided where `auto` cannot tell."""
     if spec.procs_per_node != "auto":
         return spec.procs_per_node
     pod = template.get("spec") or {}

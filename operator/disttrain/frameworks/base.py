@@ -8,17 +8,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..api.names import address
+from ..api.pods import Slot
 from ..api.types import Job, RoleName
-
-
-class Slot(Struct, frozen=True, order=True):
-    """One place in the world; pods come and go in it."""
-
-    role: RoleName
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.role}-{self.index}"
 
 
 class World(Struct, frozen=True):
@@ -47,7 +38,7 @@ class World(Struct, frozen=True):
 
     def address(self, slot: Slot) -> str:
         """DNS name of the slot's pod, the same for each pod that is ever in it."""
-        return address(*self.job.key, slot.role, slot.index)
+        return address(*self.job.key, slot.role, slot.number)
 
 
 class Framework(Protocol):

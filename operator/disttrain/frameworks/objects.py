@@ -28,8 +28,9 @@ from ..api.constants import (
     LABEL_ROUND,
 )
 from ..api.plan import Manifest, Settings
-from ..api.types import Job, RoleName
-from .base import Framework, Slot, World
+from ..api.pods import Slot
+from ..api.types import Job
+from .base import Framework, World
 
 PORTS = range(20_000, 30_000)
 """Where ports are allotted from: above what services use, below Linux' ephemeral ports (32768 and up)."""
@@ -85,7 +86,7 @@ def service(job: Job) -> Manifest:
     }
 
 
-def template(job: Job, role: RoleName) -> dict[str, Any]:
+def template(job: Job, role: str) -> dict[str, Any]:
     """The template that a role's pods are made from."""
     written = job.role(role)
     return (written.template if written else None) or job.spec.template or {}
@@ -102,7 +103,7 @@ def environment(world: World, slot: Slot, framework: Framework) -> dict[str, str
     found = {
         ENV_JOB: world.job.metadata.name,
         ENV_ROLE: slot.role,
-        ENV_INDEX: str(slot.index),
+        ENV_INDEX: str(slot.number),
         ENV_ROUND: str(world.round),
         ENV_WORLD_SIZE: str(world.size),
         ENV_LEADER: "1" if slot == world.leader else "0",
@@ -123,14 +124,14 @@ def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
         LABEL_JOB: job.metadata.name,
         LABEL_JOB_UID: job.metadata.uid,
         LABEL_ROLE: slot.role,
-        LABEL_INDEX: str(slot.index),
+        LABEL_INDEX: str(slot.number),
         LABEL_ROUND: str(world.round),
         LABEL_LIVE: "true",
     }
     if slot == world.leader:
         labels[LABEL_LEADER] = "true"
     metadata = {
-        "name": names.pod(job.metadata.name, slot.role, slot.index, world.round),
+        "name": names.pod(job.metadata.name, slot.role, slot.number, world.round),
         "namespace": job.metadata.namespace,
         "labels": labels,
         "ownerReferences": owner(job),
@@ -138,7 +139,7 @@ def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
     if meta.get("annotations"):
         metadata["annotations"] = meta["annotations"]
     spec["restartPolicy"] = "Never"
-    spec["hostname"] = names.hostname(slot.role, slot.index)
+    spec["hostname"] = names.hostname(slot.role, slot.number)
     spec["subdomain"] = names.service(job.metadata.name)
     spec.setdefault("enableServiceLinks", False)  # an environment that grows with the namespace's Services slows starts
     if job.spec.network == "Host":

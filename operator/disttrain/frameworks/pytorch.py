@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..api.pods import Slot
 from ..api.types import Job, RoleName
-from .base import Slot, World
+from .base import World
 
 PORT = 29500
 """torch.distributed's usual port."""

@@ -1,0 +1,35 @@
+"""Which pods go when the job has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..api.pods import PodView
+from ..api.times import seconds
+from ..api.types import Job
+
+
+def due(job: Job, pods: Sequence[PodView]) -> float:
+    """When `cleanPods` applies, seconds since 1970.
+
+    At once after a failure; after a success as soon as all pods have ended, at the latest after `graceSeconds`.
+    """
+    end = seconds(job.status.completion_time or job.metadata.creation_timestamp)
+    waits = job.status.state == "Succeeded" and not all(pod.ended for pod in pods if pod.round == job.status.round)
+    return end + job.spec.grace_seconds if waits else end
+
+
+def doomed(job: Job, pods: Sequence[PodView], now: float) -> list[PodView]:
+    """The pods to delete now. Pods of rounds that have passed always go: their successors stood in for them."""
+    policy = job.spec.clean_pods
+    if policy == "All" and job.status.state == "Failed" and job.spec.keep_on_failure:
+        policy = "Running"
+    apply = now >= due(job, pods)
+    found = []
+    for pod in pods:
+        if pod.deletion is not None:
+            continue
+        past = pod.round < job.status.round
+        if past or (apply and (policy == "All" or (policy == "Running" and not pod.terminal))):
+            found.append(pod)
+    return found

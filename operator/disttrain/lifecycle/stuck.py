@@ -1,0 +1,53 @@
+"""Why pods do not get to run, in words that say what to do."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ..api.plan import Refusal
+from .view import View
+
+CURES = {
+    "ErrImagePull": "check the image's name and imagePullSecrets",
+    "ImagePullBackOff": "check the image's name and imagePullSecrets",
+    "InvalidImageName": "check the image's name",
+    "ErrImageNeverPull": "the image is not on the node; set imagePullPolicy to IfNotPresent",
+    "CreateContainerConfigError": "a ConfigMap, Secret or key that the template names is missing",
+    "CreateContainerError": "the container runtime refused the container",
+    "RunContainerError": "the container runtime could not start the container",
+    "CrashLoopBackOff": "a container keeps failing; `kubectl logs` shows why",
+}
+"""Reasons for which the kubelet keeps a container waiting, and what a person does about each."""
+
+
+class Stall(Struct, frozen=True):
+    """What the job waits for."""
+
+    reason: str
+    message: str
+
+
+def stall(view: View, refusal: Refusal | None) -> Stall | None:
+    """The first thing that stands in the way, None where there is none."""
+    if refusal and refusal.reason == "Forbidden":
+        return Stall(refusal.word, f"{refusal.kind} {refusal.name} was refused: {refusal.message}")
+    for slot in view.slots:
+        pod = view.current.get(slot)
+        if pod is None or pod.ended or pod.deletion is not None:
+            continue
+        if pod.waiting:
+            cure = CURES.get(pod.waiting)
+            words = ": ".join(filter(None, (pod.waiting, pod.waiting_message)))
+            return Stall(pod.waiting, f"{pod.name} waits, {words}" + (f" ({cure})" if cure else ""))
+        if pod.unscheduled:
+            return Stall("Unschedulable", f"{pod.name} has no node: {pod.unscheduled}")
+    progress = view.progress
+    expected = view.job.status.world_size
+    mine = progress is not None and progress.round == view.job.status.round
+    if progress and mine and 0 < progress.world_size < expected:
+        return Stall(
+            "TrainsAlone",
+            f"the training sees a world of {progress.world_size}, the job has {expected}: the processes do not train "
+            "together. Start the script with torchrun, or let it read RANK and WORLD_SIZE.",
+        )
+    return None

@@ -1,0 +1,65 @@
+"""What every policy looks at: a job with the pods of its current round, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
+
+from msgspec import Struct
+
+from ..api import ranges
+from ..api.pods import PodView, Slot
+from ..api.types import Job, Progress, RoleStatus
+
+
+class View(Struct, frozen=True, kw_only=True, dict=True):
+    """A job at one moment."""
+
+    job: Job
+    now: float
+    """Seconds since 1970."""
+    slots: Sequence[Slot]
+    """The world's slots in order of rank, the leader first."""
+    current: Mapping[Slot, PodView]
+    """Pods of the round that their slot is in."""
+    old: Sequence[PodView]
+    """Pods of earlier rounds, or of slots that are no more."""
+    progress: Progress | None = None
+    """The newest progress known, from the log or the status."""
+
+    @property
+    def leader(self) -> Slot:
+        """The slot whose success is the job's."""
+        return self.slots[0]
+
+    @cached_property
+    def completed(self) -> Set[Slot]:
+        """Slots that ended with success in this round, also those whose pod has been collected since."""
+        known = {
+            Slot(role, number)
+            for role in dict.fromkeys(slot.role for slot in self.slots)
+            for number in ranges.unpack(self.job.role_status(role).completed)
+        }
+        return known | {slot for slot, pod in self.current.items() if pod.succeeded}
+
+    @property
+    def launched(self) -> bool:
+        """Whether every pod of this round has been created once."""
+        return self.job.status.launched == self.job.status.round
+
+    @cached_property
+    def missing(self) -> list[Slot]:
+        """Slots without a pod that have not completed, in order of rank."""
+        return [slot for slot in self.slots if slot not in self.current and slot not in self.completed]
+
+    @cached_property
+    def running(self) -> int:
+        """Slots whose pod runs or has completed."""
+        return len(self.completed) + sum(
+            pod.phase == "Running" and slot not in self.completed for slot, pod in self.current.items()
+        )
+
+
+def slot_rounds(status: RoleStatus) -> dict[int, int]:
+    """Rounds of the slots that are not in the job's own, by index."""
+    return {number: int(round_) for round_, text in status.rounds.items() for number in ranges.unpack(text)}

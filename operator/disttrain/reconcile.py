@@ -1,0 +1,281 @@
+"""The core: a job, its pods and the time make a plan. Pure: no I/O, no clock, no randomness.
+
+The story, in order; the first that applies wins:
+
+ 1. a job that is being deleted, or is another controller's, is left alone;
+ 2. a job that has ended is cleaned up, and never made to run again;
+ 3. a spec that cannot run is said so;
+ 4. pods of a later round than the job's mean that the job in hand is old;
+ 5. the first round begins;
+ 6. success ends the job;
+ 7. a lost pod begins the next round, or ends the job;
+ 8. another size begins the next round;
+ 9. pods that are missing are made, pods of earlier rounds go, and the status says how it stands.
+
+5 to 8 only write the status (`Plan.commit`): what they decide is done by 9, in a later pass, once it has been written.
+So a decision holds whoever carries it out, and is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import structs
+
+from .api.constants import MANAGED_BY
+from .api.plan import Creation, Deletion, Event, Plan, Refusal, Seen, Settings
+from .api.pods import PodView, Slot
+from .api.times import stamp
+from .api.types import Job, RoundCause, Status
+from .frameworks import FRAMEWORKS, Framework, World, objects, world
+from .lifecycle import cleanup, conditions, counters, events, resize, restart, stuck, success, transitions
+from .lifecycle.view import View, slot_rounds
+
+ENDED = ("Succeeded", "Failed")
+FINAL_REFUSALS = frozenset({"InvalidSpec", "InvalidTemplate"})
+"""Reasons of `Accepted=False` that only a change of the spec can cure."""
+
+
+def reconcile(job: Job, seen: Seen, now: float, settings: Settings) -> Plan:
+    """The plan for a job. See the module's docstring."""
+    if job.metadata.deletion_timestamp or job.spec.managed_by != MANAGED_BY:
+        return Plan(finished=True)
+    pods = [pod for pod in seen.pods if pod.owner == job.metadata.uid]
+    if job.status.state in ENDED:
+        return _ended(job, pods, now)
+    framework = FRAMEWORKS.get(job.spec.framework)
+    if framework is None:
+        known = ", ".join(FRAMEWORKS)
+        return _refused(job, now, f"spec.framework is {job.spec.framework}; this version runs {known}")
+    try:
+        return _going(job, pods, seen, now, framework, settings)
+    except world.Undecided as problem:
+        return _refused(job, now, str(problem))
+
+
+def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Framework, settings: Settings) -> Plan:
+    """The plan for a job that has not ended. Raises Undecided."""
+    status = job.status
+    newest = max((pod.round for pod in pods), default=0)
+    if status.round and newest > status.round:
+        return Plan(stale=True)
+    if not status.round:
+        # A status that was wiped while pods ran: their round goes on.
+        return _begin(job, seen, now, framework, cause="Start", round_=max(newest, 1), message="The job starts.")
+    sizes = world.wanted(job, framework)
+    places = world.slots(resize.committed(job, sizes), framework)
+    view = _view(job, seen, places, pods, now)
+    if won := success.reached(view):
+        done = structs.replace(job, status=_counted(view))
+        end = transitions.end(done, now, "Succeeded", "Succeeded", f"The job has succeeded: {won}.")
+        return _commit(job, transitions.with_result(end, view.current.get(view.leader)))
+    if verdict := restart.judge(view):
+        return _lost(view, verdict, seen, framework)
+    change = resize.asked(job, sizes)
+    this_world = world.build(job, status.round, places, framework, settings)
+    if not change and not view.launched and this_world.size != status.world_size:
+        change = f"processes from {status.world_size} to {this_world.size}"
+    if change:
+        message = f"The job is resized, {change}: it restarts at the new size."
+        return _begin(job, seen, now, framework, cause="Resize", message=message)
+    if seen.refusal and seen.refusal.reason == "Predecessor" and seen.refusal.kind == "Pod":
+        message = "Pods of a deleted job of the same name still hold their names; the next round has names of its own."
+        return _begin(job, seen, now, framework, cause=status.round_cause or "Start", message=message)
+    return _act(view, this_world, framework, seen.refusal)
+
+
+def _view(job: Job, seen: Seen, places: list[Slot], pods: Sequence[PodView], now: float) -> View:
+    own = {role: slot_rounds(job.role_status(role)) for role in {slot.role for slot in places}}
+    current: dict[Slot, PodView] = {}
+    members = set(places)
+    for pod in pods:
+        slot = pod.slot
+        if slot in members and pod.round == own[slot.role].get(slot.number, job.status.round):
+            current[slot] = pod
+    kept = {pod.uid for pod in current.values()}
+    return View(
+        job=job,
+        now=now,
+        slots=places,
+        current=current,
+        old=[pod for pod in pods if pod.uid not in kept],
+        progress=seen.progress or job.status.progress,
+    )
+
+
+def _commit(job: Job, status: Status, extra: Sequence[Event] = ()) -> Plan:
+    return Plan(commit=status, events=[*events.between(job.status, status), *extra])
+
+
+def _begin(
+    job: Job,
+    seen: Seen,
+    now: float,
+    framework: Framework,
+    *,
+    cause: RoundCause,
+    message: str,
+    round_: int | None = None,
+) -> Plan:
+    """Begins a round at the size that the spec asks for."""
+    sizes = world.wanted(job, framework)
+    places = world.slots(sizes, framework)
+    size = world.procs(job, places) * len(places)
+    status = transitions.begin(
+        job,
+        now,
+        round_=round_ or job.status.round + 1,
+        cause=cause,
+        sizes=sizes,
+        world_size=size,
+        message=message,
+    )
+    extra: list[Event] = []
+    if not job.status.round:
+        extra = [Event(reason="FixedFlag", message=words, warning=True) for words in framework.warnings(job)]
+        if job.spec.checkpoints is None and job.spec.restart.limit:
+            words = "spec.checkpoints is not set: after a restart or a resize the training begins at step 0."
+            extra.append(Event(reason="NoCheckpoints", message=words))
+    return _commit(job, transitions.with_progress(status, seen.progress), extra)
+
+
+def _lost(view: View, verdict: restart.Verdict, seen: Seen, framework: Framework) -> Plan:
+    """The next round, or the end, after a loss."""
+    job = structs.replace(view.job, status=_counted(view))
+    if verdict.fails:
+        end = transitions.end(job, view.now, "Failed", verdict.loss.reason or "Error", verdict.message)
+        return _commit(view.job, transitions.restarted(view, verdict, end))
+    begun = _begin(job, seen, view.now, framework, cause="Restart", message=verdict.message)
+    assert begun.commit is not None
+    return _commit(view.job, transitions.restarted(view, verdict, begun.commit))
+
+
+def _act(view: View, this_world: World, framework: Framework, refusal: Refusal | None) -> Plan:
+    """Makes what is missing, deletes what is past, and says how it stands."""
+    job, now = view.job, view.now
+    if refusal and refusal.generation != job.metadata.generation:
+        refusal = None
+    accepted = conditions.get(job.status, "Accepted")
+    held = (
+        accepted is not None
+        and accepted.status == "False"
+        and accepted.reason in FINAL_REFUSALS
+        and accepted.observed_generation == job.metadata.generation
+    )
+    final = refusal is not None and refusal.reason == "Invalid"
+    waits = refusal is not None and now < refusal.retry_at
+    create: list[Creation] = []
+    replaced: dict[Slot, PodView] = {}
+    if view.missing and not (held or final or waits):
+        for pod in view.old:
+            if pod.slot in view.missing and (pod.slot not in replaced or pod.round > replaced[pod.slot].round):
+                replaced[pod.slot] = pod
+        create = [
+            Creation(manifest=objects.pod(this_world, slot, framework), replaces=replaced.get(slot))
+            for slot in view.missing
+        ]
+        # What has nothing to give way to is made first: it is there soonest, and it tries the template out.
+        create.sort(key=lambda made: made.replaces is not None and not made.replaces.terminal)
+    going = {pod.uid for pod in replaced.values()}
+    delete = [
+        Deletion(pod=pod, unlist=pod.live and not pod.terminal)
+        for pod in view.old
+        if pod.uid not in going and (pod.deletion is None or (pod.live and not pod.terminal))
+    ]
+    status = _status(view, refusal, held)
+    changed = status if status != job.status else None
+    leader = view.current.get(view.leader)
+    return Plan(
+        objects=[objects.service(job)] if create and not view.launched else [],
+        create=create,
+        delete=delete,
+        status=changed,
+        write_after=0.0
+        if changed and events.matters(job.status, changed)
+        else max(1.0, min(30.0, len(view.slots) / 2)),
+        events=events.between(job.status, changed) if changed else (),
+        wake=refusal.retry_at if refusal and waits else None,
+        read_progress=leader if leader and leader.phase == "Running" and leader.deletion is None else None,
+    )
+
+
+def _status(view: View, refusal: Refusal | None, held: bool) -> Status:
+    """How it stands, in words."""
+    job, now, generation = view.job, view.now, view.job.metadata.generation
+    status = transitions.with_progress(_counted(view), view.progress)
+    total, running = len(view.slots), view.running
+    state = "Running" if running == total else transitions.STATE_OF[status.round_cause or "Start"]
+    message = _message(view, state)
+    if not view.missing:
+        status = structs.replace(status, launched=status.round)
+    listed = status.conditions
+    if refusal and refusal.reason in ("Invalid", "NameTaken"):
+        words = f"{refusal.kind} {refusal.name} was refused: {refusal.message}"
+        listed = conditions.put(listed, "Accepted", "False", refusal.word, words, now, generation)
+        message = words
+    elif held:
+        before = conditions.get(job.status, "Accepted")
+        message = before.message if before else message
+    elif view.current:
+        listed = conditions.put(listed, "Accepted", "True", "PodsCreated", "The pods are created.", now, generation)
+    refused = held or refusal is not None
+    if refused and not view.current and status.round_cause == "Start":
+        state = "Pending"
+    trouble = stuck.stall(view, refusal)
+    if trouble:
+        message = trouble.message
+        listed = conditions.put(listed, "Stalled", "True", trouble.reason, trouble.message, now, generation)
+    elif any(c.type == "Stalled" for c in listed):
+        listed = conditions.put(listed, "Stalled", "False", "Proceeding", "Nothing stands in the way.", now, generation)
+    runs = state == "Running"
+    words = message if not trouble else _message(view, state)
+    listed = conditions.put(listed, "Running", "True" if runs else "False", state, words, now, generation)
+    return structs.replace(
+        status,
+        state=state,
+        message=message,
+        conditions=listed,
+        observed_generation=generation,
+        running_time=status.running_time or (stamp(now) if runs else None),
+    )
+
+
+def _message(view: View, state: str) -> str:
+    total, running = len(view.slots), view.running
+    pods = "pod" if total == 1 else "pods"
+    if state == "Running":
+        return f"All {total} {pods} run." if total > 1 else "The pod runs."
+    begun = f"Round {view.job.status.round}: " if view.job.status.round > 1 else ""
+    return f"{begun}{running} of {total} {pods} run."
+
+
+def _counted(view: View) -> Status:
+    found: dict[str, Any] = counters.roles(view)
+    return structs.replace(view.job.status, ready=counters.summary(found), **found)
+
+
+def _refused(job: Job, now: float, words: str) -> Plan:
+    """A spec that passed admission and yet cannot run."""
+    generation = job.metadata.generation
+    listed = conditions.put(job.status.conditions, "Accepted", "False", "InvalidSpec", words, now, generation)
+    status = structs.replace(job.status, conditions=listed, message=words, observed_generation=generation)
+    if status == job.status:
+        return Plan()
+    return Plan(status=status, events=events.between(job.status, status))
+
+
+def _ended(job: Job, pods: list[PodView], now: float) -> Plan:
+    """Clean-up. Nothing here makes a pod."""
+    delete = [Deletion(pod=pod, unlist=False) for pod in cleanup.doomed(job, pods, now)]
+    found: dict[str, Any] = counters.final(job, pods)
+    status = structs.replace(job.status, ready=counters.summary(found), **found)
+    changed = status if status != job.status else None
+    due = cleanup.due(job, pods)
+    return Plan(
+        delete=delete,
+        status=changed,
+        write_after=max(1.0, min(30.0, len(pods) / 2)),
+        wake=due if due > now and not delete else None,
+        finished=not delete and changed is None and now >= due,
+    )
