@@ -1,0 +1,114 @@
+"""What single built-in types add: defaults that clients rely on, and the checks that a user meets first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from disttrain.local.server import errors
+from disttrain.local.server.errors import Cause
+from disttrain.local.server.objects import Write
+from disttrain.local.server.resources import Resource
+from disttrain.local.server.store import Json
+
+
+class Plain:
+    """A type without rules of its own."""
+
+    def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        pass
+
+    def grace_seconds(self, obj: Json, asked: int | None) -> int:
+        return 0
+
+
+class Namespaces(Plain):
+    def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"]["name"]
+        if old is None:
+            new["spec"] = {"finalizers": ["kubernetes"]}
+            new["status"] = {"phase": "Active"}
+
+
+class Services(Plain):
+    def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        spec = new.setdefault("spec", {})
+        defaults: Json = {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"}
+        for key, value in defaults.items():
+            spec.setdefault(key, value)
+        if old is not None and "clusterIP" in (old.get("spec") or {}):
+            spec.setdefault("clusterIP", old["spec"]["clusterIP"])
+        # No proxy runs here, so there is no address to give: a name of a service leads to its pods.
+        spec.setdefault("clusterIP", "None")
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        new.setdefault("status", {"loadBalancer": {}})
+
+
+def _quality(spec: Json) -> str:
+    """The pod's class of service: Guaranteed, Burstable or BestEffort."""
+    resources = [c.get("resources") or {} for key in ("containers", "initContainers") for c in spec.get(key) or ()]
+    if not any(r.get("requests") or r.get("limits") for r in resources):
+        return "BestEffort"
+    for r in resources:
+        limits, requests = r.get("limits") or {}, r.get("requests") or {}
+        if any(key not in limits or requests.get(key, limits[key]) != limits[key] for key in ("cpu", "memory")):
+            return "Burstable"
+    return "Guaranteed"
+
+
+class Pods(Plain):
+    def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        spec = new.setdefault("spec", {})
+        causes: list[Cause] = []
+        if not spec.get("containers"):
+            causes.append(Cause("spec.containers", "FieldValueRequired", "Required value"))
+        for kind in ("containers", "initContainers"):
+            for index, container in enumerate(spec.get(kind) or ()):
+                causes += self._container(f"spec.{kind}[{index}]", container)
+        if causes:
+            raise errors.invalid("Pod", "", new["metadata"]["name"], causes)
+        defaults: Json = {
+            "restartPolicy": "Always",
+            "dnsPolicy": "ClusterFirst",
+            "terminationGracePeriodSeconds": 30,
+            "schedulerName": "default-scheduler",
+            "securityContext": {},
+            "enableServiceLinks": True,
+        }
+        for key, value in defaults.items():
+            spec.setdefault(key, value)
+        if old is None:
+            new["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+
+    def _container(self, path: str, container: Json) -> list[Cause]:
+        causes = []
+        if not container.get("name"):
+            causes.append(Cause(f"{path}.name", "FieldValueRequired", "Required value"))
+        if not container.get("image"):
+            causes.append(Cause(f"{path}.image", "FieldValueRequired", "Required value"))
+        image = str(container.get("image") or "")
+        tag = image.rsplit("/", 1)[-1].partition(":")[2]
+        container.setdefault(
+            "imagePullPolicy", "IfNotPresent" if tag not in ("", "latest") or "@" in image else "Always"
+        )
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        container.setdefault("resources", {})
+        for port in container.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+        return causes
+
+    def grace_seconds(self, obj: Json, asked: int | None) -> int:
+        """A pod that never reached a node, or has ended, goes at once; another waits for its kubelet."""
+        spec: Json = obj.get("spec") or {}
+        phase = (obj.get("status") or {}).get("phase")
+        if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+            return 0
+        chosen: Any = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
+        return max(0, int(chosen))
+
+
+BY_TYPE: dict[str, Plain] = {"namespaces": Namespaces(), "services": Services(), "pods": Pods()}
+PLAIN = Plain()
