@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
+from .cel import attach
 from .constants import GROUP, KIND, PLURAL, SHORT_NAME, VERSION
-from .rules import attach, rules
+from .rules import rules
 from .schema import Schema, structural
 from .types import Spec, Status
 

@@ -1,73 +1,16 @@
-"""The CEL rules of the resource: what the API server refuses that a schema cannot say.
-
-Source: "Common Expression Language in Kubernetes" and "CustomResourceDefinition validation rules" of the Kubernetes
-documentation. The one-machine API evaluates them too, so they keep to a subset: has, !, &&, ||, ?:, comparison, in,
-size, all, exists, matches, type, string, format, and oldSelf's hasValue and value.
-"""
+"""The rules of the resource: what the API server refuses that a schema cannot say."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any, Literal
-
 from msgspec import Struct
-from msgspec.inspect import LiteralType
+from msgspec.inspect import ListType, LiteralType, StrType
 
+from .cel import Rule, literal, says, words
 from .constants import MAX_PROCS, RESERVED_ENV
-from .schema import Schema, fields
+from .schema import fields
 from .types import FRAMEWORK_ROLES, ROLES, Spec
 
-Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"]
-
 DNS_1035 = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
-
-
-class Cel(str):
-    """An expression, as opposed to plain text."""
-
-
-class Rule(Struct, frozen=True, kw_only=True):
-    """One rule."""
-
-    at: str
-    """Path in the schema of what `self` is: `spec.template.spec.containers[].env[]`."""
-    holds: str
-    """What must be true."""
-    message: str | Cel
-    """What was given and what would do; the API server puts the field's path before it."""
-    field: str = ""
-    """Path of the field to blame, below `at`."""
-    reason: Reason = "FieldValueInvalid"
-    when: Literal["Unbroken", "Created", "Always"] = "Unbroken"
-    """When the rule counts, so that a stricter rule in a new version of the CRD never refuses the status of a job that
-    runs. `Unbroken`: unless what is there broke it already. `Created`: when the object is new. `Always` is for rules
-    about a change, and for those below a list whose items have no keys, where no old value can be seen (there the API
-    server itself forgives what is unchanged, since Kubernetes 1.30)."""
-
-    def validation(self) -> Schema:
-        """The rule as an entry of `x-kubernetes-validations`."""
-        entry: Schema = {"rule": self.holds}
-        if self.when != "Always":
-            before = re.sub(r"\bself\b", "oldSelf.value()", self.holds)
-            pardon = "oldSelf.hasValue()" + (f" && !({before})" if self.when == "Unbroken" else "")
-            entry = {"rule": f"({self.holds}) || ({pardon})", "optionalOldSelf": True}
-        entry["messageExpression" if isinstance(self.message, Cel) else "message"] = str(self.message)
-        entry["reason"] = self.reason
-        if self.field:
-            entry["fieldPath"] = self.field
-        return entry
-
-
-def says(text: str, *values: str) -> Cel:
-    """A message of plain text with `%s` and `%d` for the values of CEL expressions."""
-    quoted = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return Cel(f"{quoted}.format([{', '.join(values)}])")
-
-
-def words(items: Sequence[str], last: str = "and") -> str:
-    """`a, b and c`."""
-    return f" {last} ".join(part for part in (", ".join(items[:-1]), items[-1]) if part)
 
 
 def rules(*, later: bool = True) -> list[Rule]:
@@ -79,7 +22,7 @@ def rules(*, later: bool = True) -> list[Rule]:
         *_worker(),
         *_templates(),
         *_fields(),
-        *(_later(Spec, "spec") if later else ()),
+        *_marked(Spec, "spec", later=later),
     ]
 
 
@@ -91,8 +34,8 @@ def _name() -> list[Rule]:
             field=".metadata.name",
             when="Created",
             message=says(
-                "the job's Service has the job's name, and %s cannot be a Service's: use at most 63 of a-z, 0-9 "
-                "and -, a letter first and no - last",
+                "%s cannot be the name of a Service, which the job makes under its own name: use at most 63 of a-z, "
+                "0-9 and -, a letter first and no - last",
                 "self.metadata.name",
             ),
         )
@@ -270,48 +213,45 @@ def _fields() -> list[Rule]:
     ]
 
 
-def _later(cls: type[Struct], at: str) -> list[Rule]:
-    """Refusals of what the types mark as not built yet, with what exists instead."""
+def _marked(cls: type[Struct], at: str, *, later: bool) -> list[Rule]:
+    """The rules that follow from marks in the types: patterns with a hint and, if `later`, what is not built yet."""
     found: list[Rule] = []
     for field in fields(cls):
-        if instead := field.extra.get("later"):
-            unset = "" if field.default is None else f" || self.{field.name} == {_literal(field.default)}"
+        path = f"{at}.{field.name}"
+        if later and "later" in field.extra:
+            unset = "" if field.default is None else f" || self.{field.name} == {literal(field.default)}"
+            instead = f"; {field.extra['later']}" if field.extra["later"] else ""
             found.append(
                 Rule(
                     at=at,
                     holds=f"!has(self.{field.name}){unset}",
                     field=f".{field.name}",
                     reason="FieldValueForbidden",
-                    message=f"this version of DistTrainJob does not have {field.name} yet: {instead}",
+                    message=f"not in this version of DistTrainJob yet: leave it out{instead}",
                 )
             )
-        elif values := field.extra.get("later_values"):
+        if later and (values := field.extra.get("later_values")):
             assert isinstance(field.kind, LiteralType)
             ready = [str(value) for value in field.kind.values if value not in values]
             found.append(
                 Rule(
-                    at=f"{at}.{field.name}",
+                    at=path,
                     holds=f"!(self in {values})",
                     reason="FieldValueForbidden",
-                    message=says(
-                        f"this version of DistTrainJob does not have {field.name} %s yet: use {words(ready, 'or')}",
-                        "self",
-                    ),
+                    message=says(f"%s is not in this version of DistTrainJob yet: use {words(ready, 'or')}", "self"),
                 )
             )
-        elif field.struct is not None:
-            found.extend(_later(field.struct, f"{at}.{field.name}"))
+        if hint := field.extra.get("hint"):
+            assert isinstance(field.kind, StrType)
+            assert field.kind.pattern
+            found.append(
+                Rule(
+                    at=path,
+                    when="Changed",
+                    holds=f"self.matches({literal(field.kind.pattern)})",
+                    message=says(f"%s given: write {hint}", "self"),
+                )
+            )
+        if field.struct is not None and not isinstance(field.kind, ListType):
+            found.extend(_marked(field.struct, path, later=later))
     return found
-
-
-def _literal(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def attach(schema: Schema, found: list[Rule]) -> None:
-    """Writes the rules into the schema, each where it belongs."""
-    for rule in found:
-        node = schema
-        for step in re.findall(r"[^.\[\]]+|\[\]", rule.at):
-            node = node["items"] if step == "[]" else node["properties"][step]
-        node.setdefault("x-kubernetes-validations", []).append(rule.validation())

@@ -30,7 +30,7 @@ class Field(Struct, frozen=True, kw_only=True):
     """Without its annotations and without None."""
     description: str
     extra: dict[str, Any]
-    """`later`, `later_values`, `map_keys`: see `types.doc` and `types.later`."""
+    """See `types.doc` and `types.later`."""
     required: bool
     default: Any
     """As on the wire; None where there is none."""
@@ -103,7 +103,9 @@ def property_schema(field: Field, *, defaults: bool) -> Schema:
         schema = schema | {"description": field.description}
     if keys := field.extra.get("map_keys"):
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
-    if defaults and field.default is not None:
+    if field.extra.get("hint"):
+        schema.pop("pattern")  # a rule says it in plain words, see rules.py
+    if (defaults or field.extra.get("filled")) and field.default is not None:
         schema["default"] = field.default
     return schema
 

@@ -32,14 +32,17 @@ PodTemplate = Annotated[dict[str, Any], Meta(extra={"pod_template": True})]
 
 
 def doc(description: str, **bounds: Any) -> Meta:
-    """Documents a field, with bounds that msgspec and the CRD both enforce.
+    """Documents a field, with bounds that msgspec and the CRD both enforce. `extra` may hold
 
-    `extra={"later_values": [...]}` marks values that admission refuses until their behaviour is built.
+    - `later_values`: values that admission refuses until their behaviour is built,
+    - `hint`: what to write, in words, for the refusal of a value that `pattern` does not match,
+    - `map_keys`: the fields that tell a list's items apart,
+    - `filled`: the API server shall write the default into a status.
     """
     return Meta(description=description, **bounds)
 
 
-def later(description: str, instead: str = "leave it out", **bounds: Any) -> Meta:
+def later(description: str, instead: str = "", **bounds: Any) -> Meta:
     """Documents a field that admission refuses until its behaviour is built; `instead` says what does until then."""
     return Meta(description=description, extra={"later": instead}, **bounds)
 
@@ -60,7 +63,7 @@ class Role(Base):
         Literal["Job", "Pod", "Auto"] | None,
         later(
             "What a failure of a pod of this role restarts; `restart.scope` where absent.",
-            "leave it out: a failure restarts what spec.restart.scope says",
+            "a failure restarts what spec.restart.scope says",
         ),
     ] = None
 
@@ -69,21 +72,31 @@ class Checkpoints(Base):
     """Where training state is kept across restarts and resizes. One of `claimName` and `volume` is required."""
 
     claim_name: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=253)] | None,
-        doc("PersistentVolumeClaim to mount; with several pods it must be ReadWriteMany."),
+        Annotated[str, Meta(pattern="^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", max_length=253)] | None,
+        doc(
+            "PersistentVolumeClaim to mount; with several pods it must be ReadWriteMany.",
+            extra={"hint": "the name of a PersistentVolumeClaim: a-z, 0-9, - and ."},
+        ),
     ] = None
     volume: Annotated[
         Annotated[dict[str, Any], Meta(min_length=1)] | None,
         doc("A volume source in place of a claim, such as `{hostPath: {path: /data}}`."),
     ] = None
     sub_path: Annotated[Annotated[str, Meta(max_length=1024)] | None, doc("Folder within the volume to mount.")] = None
-    mount_path: Annotated[str, doc("Where every pod sees the volume.", pattern="^/[^:]*$", max_length=1024)] = (
-        "/checkpoints"
-    )
+    mount_path: Annotated[
+        str,
+        doc(
+            "Where every pod sees the volume.",
+            pattern="^/[^:]+$",
+            max_length=1024,
+            extra={"hint": "an absolute path without a colon, such as /checkpoints"},
+        ),
+    ] = "/checkpoints"
     resume_from: Annotated[
         Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=253)] | None,
         doc(
             "UID of another run, whose folder of checkpoints this job continues instead of its own.",
+            extra={"hint": "the uid of another job, as kubectl get -o yaml shows it"},
         ),
     ] = None
 
@@ -142,7 +155,7 @@ class Restart(Base):
         Annotated[int, Meta(ge=0, le=1_000_000)] | None,
         later(
             "Restarts over the job's whole life; unbounded where absent.",
-            "leave it out: spec.restart.limit bounds the restarts in a row",
+            "spec.restart.limit bounds the restarts in a row",
         ),
     ] = None
     scope: Annotated[
@@ -152,14 +165,12 @@ class Restart(Base):
             extra={"later_values": ["Pod"]},
         ),
     ] = "Auto"
-    backoff: Annotated[
-        Backoff | None, later("Pause before each restart.", "leave it out: a job restarts without a pause")
-    ] = None
+    backoff: Annotated[Backoff | None, later("Pause before each restart.", "a job restarts without a pause")] = None
     rules: Annotated[
         Annotated[list[RestartRule], Meta(max_length=32)] | None,
         later(
             "What particular failures do, first match first.",
-            "leave it out: exit codes 126 and 127 fail the job, others restart it within spec.restart.limit",
+            "exit codes 126 and 127 fail the job, others restart it within spec.restart.limit",
         ),
     ] = None
 
@@ -227,7 +238,7 @@ class Spec(Base, kw_only=True):
         Elastic | None,
         later(
             "Lets the job go on while workers come and go.",
-            "leave it out: an edit of spec.worker.replicas restarts the job at the new size",
+            "an edit of spec.worker.replicas restarts the job at the new size",
         ),
     ] = None
     restart: Annotated[Restart, doc("What happens when a pod fails.")] = field(default_factory=Restart)
@@ -252,13 +263,13 @@ class Spec(Base, kw_only=True):
     ] = False
     ttl_seconds_after_finished: Annotated[
         Annotated[int, Meta(ge=0, le=315_360_000)] | None,
-        later("Seconds after its end at which the job is deleted.", "leave it out and delete the job yourself"),
+        later("Seconds after its end at which the job is deleted.", "kubectl delete removes a job and its pods"),
     ] = None
     active_deadline_seconds: Annotated[
         Seconds | None,
         later(
             "Seconds that the job may run; the clock stands still while suspended.",
-            "leave it out and bound the training itself, such as by its number of epochs",
+            "the number of epochs bounds the training itself",
         ),
     ] = None
     startup_deadline_seconds: Annotated[Seconds | None, later("Seconds that all pods may take to run.")] = None
@@ -267,14 +278,14 @@ class Spec(Base, kw_only=True):
         bool,
         later(
             "Copies the last lines of a failed pod's log into the status.",
-            "leave it out and read the pod's log with kubectl logs (spec.keepOnFailure keeps the pod)",
+            "kubectl logs reads them while spec.keepOnFailure keeps the pod",
         ),
     ] = False
     suspend: Annotated[
         bool,
         later(
             "Deletes the pods and keeps the job; set back to resume.",
-            "leave it out; a job that is deleted and made again goes on from spec.checkpoints.resumeFrom",
+            "a job that is deleted and made again goes on with spec.checkpoints.resumeFrom",
         ),
     ] = False
     network: Annotated[
@@ -287,6 +298,7 @@ class Spec(Base, kw_only=True):
             "A template that mounts `/dev/shm` itself is left as it is.",
             pattern=r"^(auto|[1-9][0-9]*(\.[0-9]+)?([KMGT]i?|k)?)$",
             max_length=32,
+            extra={"hint": "auto or a size such as 8Gi"},
         ),
     ] = "auto"
     mpi: Annotated[Mpi | None, later("Settings of MPI and Horovod jobs.")] = None
@@ -294,7 +306,7 @@ class Spec(Base, kw_only=True):
         Scheduling | None,
         later(
             "How a gang scheduler shall place the pods.",
-            "leave it out; schedulerName and priorityClassName may stand in the pod template",
+            "schedulerName and priorityClassName may stand in the pod template",
         ),
     ] = None
     managed_by: Annotated[
@@ -385,7 +397,7 @@ class Status(Base):
     round_cause: Annotated[RoundCause | None, doc("Why the current round began.")] = None
     world_size: Annotated[int, doc("Processes that the current round trains with.")] = 0
     launched: Annotated[int, doc("Last round of which every pod has been created.")] = 0
-    restarts: Annotated[int, doc("Restarts charged over the job's life.")] = 0
+    restarts: Annotated[int, doc("Restarts charged over the job's life.", extra={"filled": True})] = 0
     restarts_in_a_row: Annotated[int, doc("Restarts charged since the last progress; `restart.limit` bounds it.")] = 0
     restart_checkpoint: Annotated[int, doc("Checkpoint step known at the last charged restart.")] = 0
     failures: Annotated[list[Failure], doc("The last failures, newest last.", max_length=20)] = field(
