@@ -36,7 +36,13 @@ def _object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def progress(found: dict[str, Any]) -> Progress:
+def parse_progress(text: str) -> Progress | None:
+    """The progress in a text's last marked line, or in a text that is one JSON object; None where there is none."""
+    found = parse(text)
+    return None if found is None else progress_of(found)
+
+
+def progress_of(found: dict[str, Any]) -> Progress:
     """The progress that such an object tells; fields of a wrong type or out of range read as absent."""
     written = found.get("checkpoint")
     checkpoint = None

@@ -6,6 +6,7 @@ that is started directly reads torch.distributed's `env://` variables.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -68,23 +69,23 @@ class PyTorch:
 
     def warnings(self, job: Job) -> Sequence[str]:
         """Flags of torchrun that the templates fix."""
+        written = {f"spec.{role}.template": made.template for role in self.roles if (made := job.role(role))}
         found = []
-        for role in self.roles:
-            written = job.role(role)
-            template = (written.template if written else None) or job.spec.template or {}
-            for container in (template.get("spec") or {}).get("containers") or []:
+        for where, template in {"spec.template": job.spec.template, **written}.items():
+            for container in ((template or {}).get("spec") or {}).get("containers") or []:
                 for flag, value in _flags(container):
                     why = FIXED_FLAGS.get(flag.replace("_", "-"))
                     if why and not value.startswith("$("):
-                        found.append(f"container {container.get('name')} of {role} fixes {flag}; leave it out: {why}")
-        return list(dict.fromkeys(found))
+                        words = f"container {container.get('name')} of {where} fixes {flag}; leave it out: {why}"
+                        found.append(words)
+        return found
 
 
 def _flags(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The flags of a container's command with their values, also those in a shell's script."""
     lines = [str(word) for key in ("command", "args") for word in container.get(key) or []]
     words = [word for line in lines for word in line.split()]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in itertools.pairwise([*words, ""]):
         if word.startswith("--"):
             flag, equals, value = word.partition("=")
             yield flag, value if equals else following

@@ -130,5 +130,5 @@ def with_result(status: Status, leader: PodView | None) -> Status:
     found: dict[str, Any] | None = progress_.parse(leader.exit_message) if leader and leader.exit_message else None
     if found is None:
         return status
-    told = structs.replace(progress_.progress(found), round=status.round)
+    told = structs.replace(progress_.progress_of(found), round=status.round)
     return structs.replace(with_progress(status, told), result=progress_.result(found) or None)
