@@ -44,6 +44,8 @@ class PodView(Struct, frozen=True, kw_only=True):
     round: int
     live: bool
     """Whether the pod's name still resolves to it."""
+    main: str = ""
+    """Name of the main container, the template's first."""
     phase: Phase = "Pending"
     ready: bool = False
     node: str = ""
@@ -200,6 +202,7 @@ def view(pod: WirePod) -> PodView:
         index=_number(labels.get(LABEL_INDEX), -1),
         round=_number(labels.get(LABEL_ROUND)),
         live=labels.get(LABEL_LIVE) == "true",
+        main=main,
         phase=status.phase,
         ready=ready,
         node=pod.spec.node_name,

@@ -1,0 +1,189 @@
+"""The operator: wires kopf, the pod informer, the queue, the workers and the health server together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Literal
+
+from .api.plan import Reconcile, Settings
+from .cluster.controller import Controller
+from .cluster.errors import ApiError
+from .cluster.events import Recorder
+from .cluster.health import HealthServer
+from .cluster.host import KopfHost
+from .cluster.informer import PodInformer
+from .cluster.jobs import AnyJob, Key
+from .cluster.login import Login, login
+from .cluster.metrics import Metrics
+from .cluster.progress import ProgressReader
+from .cluster.transport import Transport
+from .cluster.workqueue import WorkQueue
+from .reconcile import reconcile
+
+log = logging.getLogger("disttrain")
+
+RESYNC_SECONDS = 600.0
+STOP_SECONDS = 10.0
+"""How long the calls under way may take as the operator stops."""
+POD_SILENCE = 240.0
+JOB_SILENCE = 2 * RESYNC_SECONDS + 120
+"""Seconds of silence of a stream after which /healthz says 503. Each resync checks the watch of jobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What whoever starts the operator chooses."""
+
+    kubeconfig: str | None = None
+    """Path of a kubeconfig; where absent $KUBECONFIG, the pod's service account or ~/.kube/config."""
+    context: str | None = None
+    namespaces: Sequence[str] = ()
+    """Namespaces to look after; all where empty."""
+    listen: str = "127.0.0.1:8080"
+    """HOST:PORT of /healthz, /readyz and /metrics; empty: none."""
+    workers: int = 24
+    """Jobs that are worked on at once."""
+    writes: int = 32
+    """Calls that change something, at once."""
+    progress_seconds: float = 30.0
+    """Seconds between two looks at a running leader's log; 0: never."""
+    allot_ports: bool = False
+    """Give every job ports of its own: several pods share one machine's addresses."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["plain", "json"] = "plain"
+
+
+def run(options: Options, reconcile: Reconcile = reconcile) -> int:
+    """Runs the operator until SIGINT or SIGTERM. Returns the exit code. Raises LoginError."""
+    set_up_logging(options)
+    credentials = login(options.kubeconfig, options.context)
+    asyncio.run(serve(options, credentials, reconcile))
+    return 0
+
+
+async def serve(options: Options, credentials: Login, reconcile: Reconcile, stop: asyncio.Event | None = None) -> None:
+    """Runs the operator until SIGINT, SIGTERM or `stop`."""
+    loop = asyncio.get_running_loop()
+    stop = stop or asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(Transport(credentials, writes=options.writes, observe=metrics.call))
+        queue: WorkQueue[Key] = WorkQueue()
+        informer = PodInformer(api, lambda old, new: controller.pod_changed(old, new), options.namespaces)
+        recorder = Recorder(api, time.time)
+        controller = Controller(
+            api,
+            informer.cache,
+            queue,
+            reconcile,
+            Settings(allot_ports=options.allot_ports),
+            recorder=recorder,
+            meter=metrics,
+            now=time.time,
+        )
+        resync = asyncio.Event()
+        confirmed = loop.time()
+
+        def seen(kind: str | None, job: AnyJob) -> None:
+            nonlocal confirmed
+            confirmed = loop.time()
+            if kind == "DELETED":
+                controller.vanished(job)
+            else:
+                controller.observe(job)
+
+        host = KopfHost(credentials, api, seen, options.namespaces, restarted=resync.set)
+
+        async def keep_synced() -> None:
+            """Lists the jobs now and then: what the watch of them missed is made good, and a deaf watch is renewed."""
+            nonlocal confirmed
+            while True:
+                try:
+                    async with asyncio.timeout(RESYNC_SECONDS):
+                        await resync.wait()
+                except TimeoutError:
+                    pass
+                resync.clear()
+                try:
+                    if not await controller.resync(options.namespaces, spread=RESYNC_SECONDS):
+                        log.warning("the watch of jobs has missed changes: renewing it")
+                        host.restart()
+                    confirmed = loop.time()
+                except ApiError as error:
+                    log.warning("list of jobs: %s", error)
+
+        def ages() -> Mapping[str, float]:
+            return {"jobs": loop.time() - confirmed, **informer.ages()}
+
+        def silent() -> Mapping[str, float]:
+            bound = {"jobs": JOB_SILENCE}
+            return {name: age for name, age in ages().items() if age > bound.get(name, POD_SILENCE)}
+
+        metrics.watch(lambda: (record.job for record in controller.jobs.values()), lambda: len(queue), ages)
+        if options.listen:
+            health = HealthServer(options.listen, metrics, silent=silent, ready=lambda: informer.synced)
+            await stack.enter_async_context(health)
+
+        background = [informer.run(), host.run(), keep_synced(), recorder.run()]
+        if options.progress_seconds > 0:
+            reader = ProgressReader(api, options.progress_seconds, controller.progressed)
+            controller.follower = reader
+            background.append(reader.run())
+        tasks = [asyncio.create_task(one) for one in background]
+        ending = asyncio.create_task(stop.wait())
+        full = asyncio.create_task(informer.wait())
+        await asyncio.wait([ending, full, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        workers = []
+        if full.done():
+            log.info("%d pods known; working", len(informer.cache))
+            workers = [asyncio.create_task(controller.work()) for _ in range(options.workers)]
+        await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+
+        log.info("stopping")
+        controller.stop()
+        failed = [task for task in tasks if task.done()]
+        for task in (*tasks, full, ending):
+            task.cancel()
+        if workers:
+            _, late = await asyncio.wait(workers, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*tasks, *workers, full, ending, return_exceptions=True)
+        for task in failed:
+            task.result()
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_logging(options: Options) -> None:
+    """Logs to standard error. kopf is heard only when something is wrong: it has a line for each event."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _JsonFormatter()
+        if options.log_format == "json"
+        else logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    )
+    logging.basicConfig(level=options.log_level.upper(), handlers=[handler], force=True)
+    for name in ("kopf", "asyncio", "aiohttp"):
+        logging.getLogger(name).setLevel(logging.WARNING)
