@@ -1,0 +1,42 @@
+"""Every test that asks for `api` runs against our own server and against a real kube-apiserver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from api.servers import Api, kube_server, kube_tool, local_server
+from disttrain.api import crd
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with local_server(tmp_path_factory.mktemp("local")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    if not kube_tool().exists():
+        missing = f"no real kube-apiserver at hand: {kube_tool()} is missing (DISTTRAIN_KUBE names its folder)"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with kube_server(tmp_path_factory.mktemp("kube")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["local", pytest.param("kube", marks=pytest.mark.kube)])
+def bare_api(request: pytest.FixtureRequest) -> Api:
+    """An API server as it comes."""
+    server: Api = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture(scope="session")
+def api(bare_api: Api) -> Api:
+    """An API server that knows DistTrainJob."""
+    bare_api.install(crd.definition())
+    return bare_api
