@@ -1,0 +1,1 @@
+"""The kubelet of the one-machine cluster: each pod becomes local processes."""
