@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import crd
+from . import crd, reference
 
 
 def generated() -> dict[str, str]:
     """Path below the repository's root -> content."""
-    return {f"crds/{crd.FILE}": crd.manifest()}
+    return {f"crds/{crd.FILE}": crd.manifest(), "docs/reference.md": reference.markdown()}
 
 
 def main() -> None:
