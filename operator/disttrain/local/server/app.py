@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 from pathlib import Path
@@ -14,16 +15,17 @@ import msgspec
 from aiohttp import web
 
 from disttrain.local.kubeconfig import TOKEN_HEADER
-from disttrain.local.server import discovery, errors, render, strategies
+from disttrain.local.server import crds, discovery, errors, logs, render, strategies
+from disttrain.local.server.collector import Collector
 from disttrain.local.server.errors import ApiError
 from disttrain.local.server.faults import Faults, Rule
 from disttrain.local.server.handlers import Answer, Body, Handlers
 from disttrain.local.server.logs import LogFiles, LogSource
 from disttrain.local.server.objects import Objects, Strategy, Write
 from disttrain.local.server.openapi import Documents
-from disttrain.local.server.resources import NAMESPACES, Resource, Types
+from disttrain.local.server.resources import CRDS, NAMESPACES, PODS, Resource, Types
 from disttrain.local.server.selectors import selector
-from disttrain.local.server.store import LOG_LENGTH, Store, encode
+from disttrain.local.server.store import LOG_LENGTH, Event, Record, Store, encode
 from disttrain.local.server.target import Target, parse
 from disttrain.local.server.watch import Watch
 
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 OPEN_PATHS = {"/healthz", "/readyz", "/livez", "/version"}
 FAULTS_PATH, JOURNAL_PATH = "/disttrain-local/faults", "/disttrain-local/journal"
 LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
+CUSTOM, DEFINITIONS = crds.Custom(), crds.Definitions()
 LARGEST_BODY = 3 * 1024 * 1024  # bytes, as the real server's
 
 
@@ -62,20 +65,50 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
         self._streams: set[Watch] = set()
         self.url = ""
+        self._collector = Collector(self.objects, self.types)
+        self._background: asyncio.Task[None] | None = None
+        self._loaded: set[str] = set()
         for resource in self.types:
-            self.store.load(resource)
+            self._load(resource)
+        for record in self.store.all(CRDS):
+            self._register(record)
+        self.store.after.append(self._follow_types)
         for name in ("default", "kube-system"):
             if self.store.get(NAMESPACES, "", name) is None:
                 self.objects.create(NAMESPACES, "", {"metadata": {"name": name}}, Write())
 
+    def _load(self, resource: Resource) -> None:
+        if resource.key not in self._loaded:
+            self._loaded.add(resource.key)
+            self.store.load(resource)
+
+    def _follow_types(self, resource: Resource, event: Event) -> None:
+        """A CRD that comes, changes or goes takes its type along."""
+        if resource.key != CRDS.key:
+            return
+        before = crds.resource_of(event.before.object()) if event.before else None
+        if before is not None:
+            self.types.remove(before)
+        if not event.gone:
+            self._register(event.record)
+
+    def _register(self, crd: Record) -> None:
+        found = crds.resource_of(crd.object())
+        if found is not None:
+            self.types.add(found)
+            self._load(found)
+
     def _strategy(self, resource: Resource) -> Strategy:
-        return strategies.BY_TYPE.get(resource.key, strategies.PLAIN)
+        if resource.custom is not None:
+            return CUSTOM
+        return DEFINITIONS if resource.key == CRDS.key else strategies.BY_TYPE.get(resource.key, strategies.PLAIN)
 
     async def start(self, port: int = 0) -> str:
         """Listen; returns the URL. Port 0 takes a free one."""
         server = web.Server(self._serve, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
+        self._background = asyncio.create_task(self._collector.run())
         site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=1024)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
@@ -88,6 +121,9 @@ class ApiServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait([self._background])
         self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -218,6 +254,8 @@ class ApiServer:
                 return self._hang_up(request, target)
         if target.verb == "watch":
             return await self._watch(request, target)
+        if target.label == "pods/log" and target.verb == "get":
+            return await self._log(request, target)
         answer = self._handlers.handle(target, body, request.headers.get("Accept", ""))
         if rule is not None and rule.action == "close_after":
             return self._hang_up(request, target)
@@ -246,7 +284,9 @@ class ApiServer:
         render_event = render.event_renderer(resource, accept, query.get("includeObject", "Metadata"))
         version = query.get("resourceVersion", "")
         if version and not version.isdecimal():
-            raise errors.bad_request(f"resourceVersion: Invalid value: {version!r}: strconv.ParseUint: invalid syntax")
+            raise errors.bad_request(
+                f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
+            )
         timeout = target.number("timeoutSeconds")
         watch = Watch(
             self.store, resource, target.namespace if resource.namespaced else None, target.name, test, render_event,
@@ -272,4 +312,24 @@ class ApiServer:
             watch.close()
             self._streams.discard(watch)
             self.faults.watches.discard(watch)
+        return response
+
+    async def _log(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """A container's log as plain text, followed to its end if asked."""
+        asked = logs.LogRequest(target)
+        record = self.objects.get(PODS, target.namespace or "", target.name)
+        pod = record.object()
+        container = logs.choose_container(pod, asked.container)
+        path = logs.find(self.logs, pod, container, previous=asked.previous)
+        self.faults.note(target.verb, request.path_qs, 200)
+
+        def ended() -> bool:
+            current = self.store.get(PODS, record.namespace, record.name)
+            return current is None or current.uid != record.uid or logs.has_ended(current.object(), container)
+
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):  # a client that has seen enough
+            async for block in logs.read(path, asked, ended):
+                await response.write(block)
         return response

@@ -113,24 +113,27 @@ class Mismatch(NamedTuple):
     owner: str
 
 
-def unknown_fields(name: str, value: Any, path: str = "") -> Iterator[str]:
-    """The paths of fields that a type does not have."""
+def prune(name: str, value: Any, path: str = "") -> Iterator[str]:
+    """Remove nulls and the fields that a type does not have, in place, and yield the paths of the latter."""
     known = fields(name)
     if known is None or not isinstance(value, dict):
         return
-    for key, inner in value.items():
+    for key, inner in list(value.items()):
         where = f"{path}.{key}" if path else key
         field = known.get(key)
         if field is None:
+            del value[key]
             yield where
+        elif inner is None:
+            del value[key]
         elif field.shape == "one":
-            yield from unknown_fields(field.of, inner, where)
+            yield from prune(field.of, inner, where)
         elif field.shape == "list" and isinstance(inner, list):
             for index, item in enumerate(inner):
-                yield from unknown_fields(field.of, item, f"{where}[{index}]")
+                yield from prune(field.of, item, f"{where}[{index}]")
         elif field.shape == "map" and isinstance(inner, dict):
             for item_key, item in inner.items():
-                yield from unknown_fields(field.of, item, f"{where}.{item_key}")
+                yield from prune(field.of, item, f"{where}.{item_key}")
 
 
 def mismatch(name: str, value: Any, path: str = "") -> Mismatch | None:

@@ -3,6 +3,7 @@
 One type a paragraph, `Type: field=code ...`, continued on indented lines. A code is a type of this table, `[code]`
 for a list, `{code}` for a map with string keys, or one of string, bytes, int, number, bool, time, quantity,
 intorstring, any.
+Behind a list, `:key` says that a strategic merge patch merges its items by that key, a bare `:` that it is a merged
 list of plain values; a `!` says that a patch names the keys to keep ($retainKeys).
 """
 

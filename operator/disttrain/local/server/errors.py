@@ -78,8 +78,13 @@ def bad_request(message: str) -> ApiError:
 
 
 def unsupported_media(given: str, served: Sequence[str]) -> ApiError:
-    message = f"the body of the request was in an unknown format ({given}) - accepted media types include: "
-    return ApiError(415, "UnsupportedMediaType", message + ", ".join(served))
+    accepted = f"accepted media types include: {', '.join(served)}"
+    if "protobuf" in given or "apply-patch" in given:
+        what = "protobuf" if "protobuf" in given else "server-side apply"
+        message = f"the one-machine cluster does not take {what} ({given}) - {accepted}"
+    else:
+        message = f"the body of the request was in an unknown format - {accepted}"
+    return ApiError(415, "UnsupportedMediaType", message)
 
 
 def not_served(what: str) -> ApiError:

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from disttrain.local.server import errors, render, strategic
+from disttrain.local.server import errors, render, scale, strategic
 from disttrain.local.server.objects import Objects, Write
 from disttrain.local.server.patches import json_patch, merge
 from disttrain.local.server.selectors import selector
-from disttrain.local.server.store import Json, Record, encode
+from disttrain.local.server.store import Json, Record, decode, encode
 from disttrain.local.server.target import Target
 
 PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
@@ -43,20 +41,37 @@ class Body:
 
     def decode(self) -> Any:
         try:
-            return msgspec.json.decode(self.data)
-        except msgspec.MsgspecError as error:
-            raise errors.bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from None
+            return decode(self.data)
+        except ValueError as error:
+            raise errors.bad_request(f"the object provided is unrecognized: json parse error: {error}") from None
+
+    def object(self, kind: str) -> Json:
+        """The body as an object of a kind, with the fields that say so."""
+        obj = self.json()
+        if isinstance(obj, dict) and (obj.get("kind") or kind == "Scale"):
+            return obj
+        excerpt = self.data.decode(errors="replace")
+        short = excerpt if len(excerpt) <= 30 else f"{excerpt[:30]} ..."
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}):"
+            f" Object 'Kind' is missing in '{excerpt[:200]}' ({short})"
+        )
+
+
+def _bad_option(target: Target, name: str, given: Any, served: str) -> errors.ApiError:
+    kinds = {"create": "CreateOptions", "patch": "PatchOptions", "update": "UpdateOptions"}
+    words = f"Unsupported value: {encode(given).decode()}: supported values: {served}"
+    cause = errors.Cause(name, "FieldValueNotSupported", words)
+    return errors.invalid(kinds.get(target.verb, "DeleteOptions"), "meta.k8s.io", "", [cause])
 
 
 def _write(target: Target) -> Write:
     dry_run = target.query.get("dryRun", "")
     if dry_run not in ("", "All"):
-        raise errors.bad_request(f'dryRun: Unsupported value: {dry_run!r}: supported values: "All"')
+        raise _bad_option(target, "dryRun", [dry_run], '"All"')
     level = target.query.get("fieldValidation", "") or "Warn"
     if level not in ("Strict", "Warn", "Ignore"):
-        raise errors.bad_request(
-            f'fieldValidation: Unsupported value: {level!r}: supported values: "Ignore", "Strict", "Warn"'
-        )
+        raise _bad_option(target, "fieldValidation", level, '"", "Ignore", "Strict", "Warn"')
     return Write(dry_run=dry_run == "All", field_validation=level)
 
 
@@ -68,6 +83,12 @@ class Handlers:
         self._store = objects.store
 
     def handle(self, target: Target, body: Body, accept: str) -> Answer:
+        """Do what the request asks; raises ApiError."""
+        sub = target.subresource
+        if sub in ("exec", "attach", "portforward", "proxy", "eviction", "ephemeralcontainers", "resize", "token"):
+            raise errors.not_served(f"{target.label}")
+        if sub and sub not in target.resource.subresources:
+            raise errors.no_such_path()
         return getattr(self, f"_{target.verb}")(target, body, accept)  # type: ignore[no-any-return]
 
     def _one(
@@ -80,22 +101,54 @@ class Handlers:
 
     def _get(self, target: Target, body: Body, accept: str) -> Answer:
         record = self._objects.get(target.resource, target.namespace or "", target.name)
+        if target.subresource == "scale":
+            return Answer(encode(scale.read(target.resource, record)))
         return self._one(target, record, accept)
 
     def _list(self, target: Target, body: Body, accept: str) -> Answer:
         return Answer(render.collection(self._store, target, accept))
 
     def _create(self, target: Target, body: Body, accept: str) -> Answer:
-        obj, write = body.json(), _write(target)
-        if not isinstance(obj, dict):
-            raise errors.bad_request("the body is not an object")
+        obj, write = body.object(target.resource.kind), _write(target)
+        if target.subresource == "binding":
+            return self._bind(target, obj, write)
+        if target.name:
+            raise errors.method_not_allowed()
         record = self._objects.create(target.resource, target.namespace or "", obj, write)
         return self._one(target, record, accept, 201, write)
 
+    def _bind(self, target: Target, binding: Json, write: Write) -> Answer:
+        """Give a pod its node, as a scheduler does."""
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            raise errors.bad_request("a binding names its node: target.name is missing")
+
+        def bound(pod: Json) -> Json:
+            if pod["spec"].get("nodeName"):
+                why = f"pod {target.name} is already assigned to node {pod['spec']['nodeName']!r}"
+                raise errors.conflict(target.resource, target.name, why)
+            pod["spec"]["nodeName"] = node
+            return pod
+
+        self._objects.patch(target.resource, target.namespace or "", target.name, bound, write, "binding")
+        return Answer(
+            encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}), 201
+        )
+
+    def _scale(self, target: Target, change: Callable[[Json], Any], write: Write) -> Answer:
+        """Set the count of a Scale that `change` makes out of the present one."""
+        resource, namespace = target.resource, target.namespace or ""
+        record = self._objects.get(resource, namespace, target.name)
+        new = change(scale.read(resource, record))
+        stored = self._objects.patch(
+            resource, namespace, target.name, lambda _: scale.write(resource, record, new), write, "scale"
+        )
+        return Answer(encode(scale.read(resource, stored)), warnings=tuple(write.warnings))
+
     def _update(self, target: Target, body: Body, accept: str) -> Answer:
-        obj, write = body.json(), _write(target)
-        if not isinstance(obj, dict):
-            raise errors.bad_request("the body is not an object")
+        obj, write = body.object("Scale" if target.subresource == "scale" else target.resource.kind), _write(target)
+        if target.subresource == "scale":
+            return self._scale(target, lambda _: obj, write)
         record = self._objects.update(
             target.resource, target.namespace or "", target.name, obj, write, target.subresource
         )
@@ -103,6 +156,8 @@ class Handlers:
 
     def _patch(self, target: Target, body: Body, accept: str) -> Answer:
         change, write = self._change(target, body), _write(target)
+        if target.subresource == "scale":
+            return self._scale(target, change, write)
         record = self._objects.patch(
             target.resource, target.namespace or "", target.name, change, write, target.subresource
         )
@@ -110,17 +165,16 @@ class Handlers:
 
     def _change(self, target: Target, body: Body) -> Callable[[Json], Any]:
         """The function that a patch is."""
-        if body.media not in PATCHES:
-            raise errors.unsupported_media(body.media, PATCHES)
+        served = PATCHES[:2] if target.resource.custom is not None or target.subresource == "scale" else PATCHES
+        if body.media not in served:
+            raise errors.unsupported_media(body.media, served)
         patch = body.decode()
         if body.media == "application/json-patch+json":
             return lambda obj: json_patch(obj, patch)
         if not isinstance(patch, dict):
-            raise errors.bad_request("a merge patch of an object is an object")
+            raise errors.bad_request("error decoding patch: a merge patch of an object is an object")
         if body.media == MERGE:
             return lambda obj: merge(obj, patch)
-        if target.resource.custom is not None:
-            raise errors.unsupported_media(body.media, PATCHES[:2])
         return lambda obj: strategic.merge(target.resource.kind, obj, patch)
 
     def _delete(self, target: Target, body: Body, accept: str) -> Answer:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from disttrain.local.server import errors, names
 from disttrain.local.server.errors import ApiError, Cause
 from disttrain.local.server.resources import NAMESPACES, Resource
+from disttrain.local.server.schema import NOT_CHECKED
 from disttrain.local.server.store import Json, Record, Store
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a generated name never spells a word
@@ -32,6 +33,7 @@ class Write:
 
     dry_run: bool = False
     field_validation: str = "Warn"  # Strict, Warn or Ignore
+    patching: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
@@ -50,12 +52,13 @@ class Strategy(Protocol):
 def check_preconditions(resource: Resource, record: Record, preconditions: Mapping[str, Any]) -> None:
     """Raise 409 when the caller meant another object, or another version of it."""
     uid, version = preconditions.get("uid"), preconditions.get("resourceVersion")
+    kind = Resource(resource.group, resource.version, resource.kind, resource.kind)  # the kind is named, not the plural
     if uid and uid != record.uid:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-        raise errors.conflict(resource, record.name, why)
+        why = f"the UID in the precondition ({uid}) does not match the UID in record ({record.uid})."
+        raise errors.conflict(kind, record.name, f"{why} The object might have been deleted and then recreated")
     if version and version != str(record.version):
-        words = f"ResourceVersion in precondition: {version}, ResourceVersion in object meta: {record.version}"
-        raise errors.conflict(resource, record.name, f"Precondition failed: {words}")
+        why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record"
+        raise errors.conflict(kind, record.name, f"{why} ({record.version}). The object might have been modified")
 
 
 class Objects:
@@ -91,6 +94,7 @@ class Objects:
             raise errors.already_exists(resource, metadata["name"])
         faults = names.check(resource, metadata)
         if faults and not metadata.get("name"):
+            faults += [NOT_CHECKED] if resource.custom is not None else []
             raise errors.invalid(resource.kind, resource.group, "", faults)
         try:
             self._strategy(resource).prepare(resource, obj, None, "", write)
@@ -103,6 +107,9 @@ class Objects:
     def _check_identity(self, resource: Resource, namespace: str, obj: Json, name: str = "") -> None:
         """The body must be what the path says, and is completed from it."""
         given = obj.get("apiVersion"), obj.get("kind")
+        if given[1] and given[1] != resource.kind and given[0] == resource.api_version and resource.custom is not None:
+            cause = Cause("kind", "FieldValueInvalid", f'Invalid value: "{given[1]}": must be {resource.kind}')
+            raise errors.invalid(given[1], resource.group, str((obj.get("metadata") or {}).get("name") or ""), [cause])
         if given[1] and given != (resource.api_version, resource.kind):
             raise errors.bad_request(
                 f"{given[1]} in version {given[0]!r} cannot be handled as a {resource.kind}:"
@@ -155,6 +162,7 @@ class Objects:
         """PATCH: `change` makes the new object out of a copy of the old."""
         record = self.get(resource, namespace, name)
         obj = change(record.object())
+        write.patching = True
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
             raise errors.bad_request("the patched object is no longer an object with metadata")
         self._check_identity(resource, namespace, obj, name)
@@ -164,9 +172,16 @@ class Objects:
         old = record.object()
         metadata, before = new["metadata"], old["metadata"]
         if metadata.get("uid") not in (None, "", record.uid):
+            place = "/".join(part for part in (resource.group, resource.plural, record.namespace, record.name) if part)
             why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {record.uid}"
-            raise errors.conflict(resource, record.name, why)
+            head = f"StorageError: invalid object, Code: 4, Key: /registry/{place}, ResourceVersion: 0"
+            raise errors.conflict(resource, record.name, f"{head}, AdditionalErrorMsg: {why}")
         version = metadata.get("resourceVersion")
+        if not version and (resource.custom is not None or resource.plural == "leases"):
+            cause = Cause(
+                "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update"
+            )
+            raise errors.invalid(resource.plural, resource.group, record.name, [cause])
         if version and version != before["resourceVersion"]:
             raise errors.conflict(resource, record.name)
         if subresource == "status":

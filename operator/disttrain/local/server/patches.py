@@ -96,7 +96,7 @@ def _remove(document: Any, pointer: str) -> None:
 def json_patch(document: Any, operations: Any) -> Any:
     """A copy of the document with all operations applied; raises 422 when one does not fit or a `test` fails."""
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
     document = copy.deepcopy(document)
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
@@ -119,5 +119,5 @@ def json_patch(document: Any, operations: Any) -> Any:
                 _remove(document, operation["from"])
             document = _add(document, path, value)
         else:
-            raise bad_request(f"JSON patch has no operation {op!r}")
+            raise _refused(f"there is no operation {op!r}")
     return document

@@ -96,6 +96,7 @@ class Types:
     def __init__(self) -> None:
         self._types: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
+        self._by_key: dict[str, Resource] = {}
         self.revision = 0  # moves when a type comes, goes or changes, so that what is derived can be kept
         for resource in BUILT_IN:
             self.add(resource)
@@ -106,12 +107,21 @@ class Types:
     def add(self, resource: Resource) -> None:
         self._types[resource.group, resource.version, resource.plural] = resource
         self._by_kind[resource.api_version, resource.kind] = resource
+        self._by_key[resource.key] = resource
         self.revision += 1
 
     def remove(self, resource: Resource) -> None:
         self._types.pop((resource.group, resource.version, resource.plural), None)
         self._by_kind.pop((resource.api_version, resource.kind), None)
+        self._by_key.pop(resource.key, None)
         self.revision += 1
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
+    def named(self, key: str) -> Resource:
+        """The type by its key (`pods`, `disttrainjobs.disttrain.dev`)."""
+        return self._by_key[key]
 
     def find(self, group: str, version: str, plural: str) -> Resource:
         """The type behind a path; raises 404 in the real server's words."""

@@ -56,7 +56,7 @@ def _field_term(term: str, resource: Resource, whole: str) -> Test:
     if key == "metadata.namespace" and resource.namespaced:
         return lambda record: (record.namespace == value) is equal
     if key in resource.fields:
-        return lambda record: (record.fields[key] == value) is equal
+        return lambda record: (record.fields.get(key, "") == value) is equal
     raise bad_request(f"field label not supported: {key}")
 
 

@@ -184,7 +184,9 @@ class Store:
         if not version or version == "0":
             return
         if not version.isdecimal():
-            raise bad_request(f"resourceVersion: Invalid value: {version!r}: strconv.ParseUint: invalid syntax")
+            raise bad_request(
+                f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
+            )
         if int(version) > self.version:
             raise version_too_large(int(version), self.version)
         newest = self._shelf(resource).log[-1].version if self._shelf(resource).log else self.forgotten(resource)

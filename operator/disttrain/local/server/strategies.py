@@ -4,18 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from disttrain.local.server import errors
+from disttrain.local.server import builtin_schema, errors
 from disttrain.local.server.errors import Cause
 from disttrain.local.server.objects import Write
 from disttrain.local.server.resources import Resource
-from disttrain.local.server.store import Json
+from disttrain.local.server.schema import quoted
+from disttrain.local.server.store import Json, encode
+
+
+def complain(resource: Resource, obj: Json, unknown: list[str], write: Write) -> None:
+    """Tell the client of unknown fields, as its fieldValidation wants: refuse, warn or keep silent."""
+    words = [f'unknown field "{path}"' for path in unknown]
+    if words and write.field_validation == "Strict":
+        error = f"strict decoding error: {', '.join(words)}"
+        if write.patching:
+            cause = Cause("patch", "FieldValueInvalid", f"Invalid value: {quoted(encode(obj).decode())}: {error}")
+            raise errors.invalid("", "", "", [cause])
+        what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        raise errors.bad_request(f"{what}: {error}")
+    if write.field_validation == "Warn":
+        write.warnings += words
 
 
 class Plain:
-    """A type without rules of its own."""
+    """A built-in type without rules of its own: its fields must be those of the table, and of their types."""
 
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
-        pass
+        complain(resource, new, list(builtin_schema.prune(resource.kind, new)), write)
+        wrong = builtin_schema.mismatch(resource.kind, new)
+        if wrong is not None:
+            what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+            field = f"{wrong.owner}.{wrong.path}"
+            raise errors.bad_request(
+                f"{what}: json: cannot unmarshal {wrong.given} into Go struct field {field} of type {wrong.wanted}"
+            )
 
     def grace_seconds(self, obj: Json, asked: int | None) -> int:
         return 0
@@ -23,6 +45,7 @@ class Plain:
 
 class Namespaces(Plain):
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        super().prepare(resource, new, old, subresource, write)
         new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = new["metadata"]["name"]
         if old is None:
             new["spec"] = {"finalizers": ["kubernetes"]}
@@ -31,6 +54,7 @@ class Namespaces(Plain):
 
 class Services(Plain):
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        super().prepare(resource, new, old, subresource, write)
         spec = new.setdefault("spec", {})
         defaults: Json = {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"}
         for key, value in defaults.items():
@@ -60,6 +84,9 @@ def _quality(spec: Json) -> str:
 
 class Pods(Plain):
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        super().prepare(resource, new, old, subresource, write)
+        if subresource:
+            return
         spec = new.setdefault("spec", {})
         causes: list[Cause] = []
         if not spec.get("containers"):
