@@ -9,7 +9,8 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +71,17 @@ class Api:
     def install(self, definition: Manifest) -> None:
         """Applies a CRD and waits until it is served."""
         self.must("apply", "-f", "-", manifest=definition)
-        name = definition["metadata"]["name"]
-        self.must("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+        spec = definition["spec"]
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        eventually(lambda: self.kubectl("get", "--raw", path).ok)
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Waits until something is so: an API server takes a moment to serve a new or changed CRD."""
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end, "not within 30 s"
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from disttrain.api import crd
 from disttrain.api.cel import Rule, attach, literal, says, words
 from disttrain.api.rules import rules
 
+SCHEMA = crd.openapi()
 SUBSET = {"matches", "size", "type", "string", "format", "hasValue", "value", "has", "@in"}
 """Functions of the one-machine API."""
 
@@ -77,7 +78,7 @@ def test_rule(rule: Rule) -> None:
     for expression in (entry["rule"], entry.get("messageExpression", "''")):
         used = {name for name in cel.compile(expression).functions() if re.fullmatch(r"@?\w+", name)}
         assert used <= SUBSET | {name for name in used if name.startswith("_")}, used
-    node: dict[str, Any] = crd.openapi()
+    node = SCHEMA
     for step in re.findall(r"\w+|\[\]", rule.at + rule.field):
         node = node["items"] if step == "[]" else node["properties"][step]
     assert len(str(rule.message)) < 2048, "the API server's bound"
