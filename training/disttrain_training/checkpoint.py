@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,6 +27,18 @@ from .shutdown import Refused
 
 _NAME = re.compile(r"r(\d{6,})-s(\d{10,})\.(?:ckpt|json)(\.part)?")
 _CLAIM = re.compile(r"r(\d{6,})\.claim")
+
+
+def job_round(environ: Mapping[str, str]) -> int | None:
+    """The round that the operator says this is; None outside a job."""
+    value = environ.get("DISTTRAIN_ROUND", "")
+    if value and not value.isdecimal():
+        raise Refused(f"DISTTRAIN_ROUND is {value!r}, must be a whole number: leave it unset outside a job")
+    return int(value) if value else None
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 class Superseded(Refused):
@@ -37,9 +49,9 @@ class Corrupt(Exception):
     """A checkpoint that cannot be trusted; the message says why."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Checkpoint:
-    """What a manifest says. Ordered by round, then step: the greatest is the newest."""
+    """What a manifest says. The newest is that of the highest round, then of the highest step."""
 
     round: int
     step: int
@@ -54,49 +66,15 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints in one folder, for the one process that writes them."""
+    """The checkpoints in one folder, to read."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        round_: int | None = None,
-        keep_last: int = 3,
-        say: Callable[[str], object] = print,
-    ) -> None:
-        """Claim the folder for a round, made where it is not there yet; `round_` None takes the next free number.
-
-        Raises Superseded if a newer round has it already.
-        """
-        if keep_last < 1:
-            raise ValueError(f"keep_last is {keep_last}, must be at least 1")
+    def __init__(self, folder: Path, *, say: Callable[[str], object] = _say) -> None:
         self.folder = folder
-        self.keep_last = keep_last
         self._say = say
         self._passed_over: set[str] = set()
-        folder.mkdir(parents=True, exist_ok=True)
-        self.round = self._newest_round() + 1 if round_ is None else round_
-        self._check_round()
-        _write(folder / f"r{self.round:06d}.claim", b"")
 
-    def save(self, payload: bytes, *, step: int, score: float | None = None) -> Checkpoint:
-        """Write a checkpoint and return once it is durable, then delete what is no longer to be kept.
-
-        Raises Superseded (and writes nothing) when a newer round has claimed the folder; OSError when the disk refuses.
-        """
-        self._check_round()
-        checkpoint = Checkpoint(self.round, step, hashlib.sha256(payload).hexdigest(), len(payload), score)
-        manifest = self._path(checkpoint.name, "json")
-        manifest.unlink(missing_ok=True)  # the same step once more: not valid until its new manifest is there
-        _write(self._path(checkpoint.name, "ckpt"), payload)
-        _write(manifest, json.dumps(asdict(checkpoint), indent=1).encode() + b"\n")
-        self._prune()
-        return checkpoint
-
-    def load_newest(self) -> tuple[Checkpoint, bytes] | None:
-        """The newest checkpoint that is whole, with its bytes; what is passed over on the way there is said. None:
-        none.
-        """
+    def newest(self) -> tuple[Checkpoint, bytes] | None:
+        """The newest checkpoint that is whole, with its bytes; None: there is none. What is passed over is said."""
         for name in sorted(self._names(), key=_order, reverse=True):
             try:
                 return self._read(name)
@@ -106,17 +84,20 @@ class Checkpoints:
         return None
 
     def all(self) -> list[Checkpoint]:
-        """All that have a readable manifest, oldest first. The bytes themselves are not looked at."""
+        """All with a readable manifest, oldest first, but those passed over. The bytes themselves are not looked at."""
         found = []
-        for name in self._names():
+        for name in self._names() - self._passed_over:
             with contextlib.suppress(Corrupt):
                 found.append(self._manifest(name))
-        return sorted(found)
+        return sorted(found, key=lambda checkpoint: (checkpoint.round, checkpoint.step))
 
     def best(self) -> Checkpoint | None:
         """The one with the highest score, the newest of equals; it is kept however old it is."""
-        scored = [(c.score, c.round, c.step, c) for c in self.all() if c.score is not None]
-        return max(scored)[-1] if scored else None
+        best = None
+        for checkpoint in self.all():
+            if checkpoint.score is not None and (best is None or checkpoint.score >= (best.score or 0.0)):
+                best = checkpoint
+        return best
 
     def _read(self, name: str) -> tuple[Checkpoint, bytes]:
         checkpoint = self._manifest(name)
@@ -143,40 +124,77 @@ class Checkpoints:
             raise Corrupt(f"its manifest {path.name} is that of {checkpoint.name}")
         return checkpoint
 
+    def _names(self) -> set[str]:
+        """Every checkpoint of which there is any trace."""
+        if not self.folder.is_dir():
+            return set()
+        return {path.name.split(".")[0] for path in self.folder.iterdir() if _NAME.fullmatch(path.name)}
+
+    def _path(self, name: str, suffix: str) -> Path:
+        return self.folder / f"{name}.{suffix}"
+
+
+class CheckpointWriter(Checkpoints):
+    """The checkpoints in one folder, for the one process that writes them."""
+
+    def __init__(
+        self, folder: Path, *, round_: int | None = None, keep_last: int = 3, say: Callable[[str], object] = _say
+    ) -> None:
+        """Claim the folder for a round, made where it is not there yet; `round_` None takes the next free number.
+
+        Raises Superseded if a newer round has it already.
+        """
+        if keep_last < 1:
+            raise ValueError(f"keep_last is {keep_last}, must be at least 1")
+        super().__init__(folder, say=say)
+        self.keep_last = keep_last
+        folder.mkdir(parents=True, exist_ok=True)
+        self.round = self._newest_round() + 1 if round_ is None else round_
+        self._give_way()
+        _write(folder / f"r{self.round:06d}.claim", b"")
+
+    def save(self, payload: bytes, *, step: int, score: float | None = None) -> Checkpoint:
+        """Write a checkpoint and return once it is durable, then delete what is no longer to be kept.
+
+        Raises Superseded (and writes nothing) when a newer round has claimed the folder; OSError when the disk refuses.
+        """
+        self._give_way()
+        checkpoint = Checkpoint(self.round, step, hashlib.sha256(payload).hexdigest(), len(payload), score)
+        manifest = self._path(checkpoint.name, "json")
+        manifest.unlink(missing_ok=True)  # the same step once more: not valid until its new manifest is there
+        _write(self._path(checkpoint.name, "ckpt"), payload)
+        _write(manifest, json.dumps(asdict(checkpoint), indent=1).encode() + b"\n")
+        self._passed_over.discard(checkpoint.name)
+        self._prune()
+        return checkpoint
+
     def _prune(self) -> None:
         """Delete all but the last `keep_last` and the best, of this round and older ones, and what is half written."""
-        self._check_round()
-        whole = [c.name for c in self.all() if c.name not in self._passed_over]
-        kept = set(whole[-self.keep_last :])
+        self._give_way()
+        kept = {checkpoint.name for checkpoint in self.all()[-self.keep_last :]}
         if best := self.best():
             kept.add(best.name)
         for name in self._names() - kept:
-            for suffix in ("json", "json.part", "ckpt", "ckpt.part"):
-                self._path(name, suffix).unlink(missing_ok=True)
+            if _order(name)[0] <= self.round:
+                for suffix in ("json", "json.part", "ckpt", "ckpt.part"):
+                    self._path(name, suffix).unlink(missing_ok=True)
         for claim, round_ in self._claims():
             if round_ < self.round:
                 claim.unlink(missing_ok=True)
 
-    def _names(self) -> set[str]:
-        """Every checkpoint of which there is any trace."""
-        return {path.name.split(".")[0] for path in self.folder.iterdir() if _NAME.fullmatch(path.name)}
-
     def _claims(self) -> list[tuple[Path, int]]:
-        return [(p, int(m[1])) for p in self.folder.iterdir() if (m := _CLAIM.fullmatch(p.name))]
+        return [(path, int(m[1])) for path in self.folder.iterdir() if (m := _CLAIM.fullmatch(path.name))]
 
     def _newest_round(self) -> int:
-        return max([_order(name)[0] for name in self._names()] + [r for _, r in self._claims()], default=-1)
+        return max([_order(name)[0] for name in self._names()] + [round_ for _, round_ in self._claims()], default=-1)
 
-    def _check_round(self) -> None:
+    def _give_way(self) -> None:
         newest = self._newest_round()
         if newest > self.round:
             raise Superseded(
                 f"round {newest} of this job has {self.folder} now; this process is of round {self.round} "
                 "and gives way. A training of its own needs a folder of its own: --checkpoint-dir"
             )
-
-    def _path(self, name: str, suffix: str) -> Path:
-        return self.folder / f"{name}.{suffix}"
 
 
 def _order(name: str) -> tuple[int, int]:
@@ -194,9 +212,9 @@ def _write(path: Path, payload: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    except OSError as error:
         part.unlink(missing_ok=True)
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk does not say where
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # some network file systems cannot sync a folder

@@ -7,7 +7,7 @@ The contract (its reader is the operator, which shares no code with this module)
     rank, worldSize    of the process that prints
     epoch, epochs      the epoch worked on, from 1; how many in all
     step, of           optimizer steps done; how many in all
-    loss               mean over the last step's samples on all ranks; over the held-out samples once `final`
+    loss               training loss: the mean over the last step's samples, on all ranks
     accuracy           of the last validation, 0 to 1; absent before the first
     samplesPerSecond   trained on, by all ranks together
     checkpoint         {"step": n, "round": r} of the newest durable checkpoint; absent before the first
@@ -74,7 +74,7 @@ class Progress:
         `facts` has the keys of the contract above; those whose value is None are left out. Returns whether it printed.
         """
         moment = self._clock()
-        if not self.speaks or not (now or final or moment - self._last >= self._interval):
+        if not self.speaks or not (now or final or abs(moment - self._last) >= self._interval):
             return False
         self._last = moment
         document = self._who | {key: value for key, value in facts.items() if value is not None}

@@ -53,6 +53,15 @@ class GlobalBatchSampler:
         """Samples, over all ranks, of the batch that begins after `start` samples of the epoch."""
         return min(self.global_batch, self.count - start)
 
+    def state_dict(self) -> dict[str, int]:
+        """What a place in the data depends on."""
+        return {"seed": self.seed, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Raises ValueError where a place in the data of that time would now be another."""
+        if state != self.state_dict():
+            raise ValueError(f"it was made with {state}, this training has {self.state_dict()}")
+
     def __len__(self) -> int:
         """Batches left in the epoch."""
         return -(-(self.count - self.start) // self.global_batch)

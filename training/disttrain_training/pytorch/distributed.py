@@ -85,16 +85,20 @@ def joined(
     if size == 1:
         yield world
         return
-    dist.init_process_group(
-        backend="nccl" if world.device.type == "cuda" else "gloo",
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=start_timeout),
-        device_id=world.device if world.device.type == "cuda" else None,
-    )
-    seen = int(world.sum([1.0])[0])  # the first collective also opens the connections
-    if seen != size:
-        raise RuntimeError(f"{seen} processes took part in the first collective, WORLD_SIZE is {size}")
+    try:
+        dist.init_process_group(
+            backend="nccl" if world.device.type == "cuda" else "gloo",
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=start_timeout),
+            device_id=world.device if world.device.type == "cuda" else None,
+        )
+        world.sum([1.0])  # the first collective opens the connections
+    except RuntimeError as error:
+        raise Refused(
+            f"the {size} processes did not all meet at {environ['MASTER_ADDR']}:{environ['MASTER_PORT']} "
+            f"within {start_timeout:g} s (this is rank {rank}): {error}"
+        ) from error
     _set_pg_timeout(timedelta(seconds=step_timeout))
     yield world
     dist.barrier()

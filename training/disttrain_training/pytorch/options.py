@@ -35,6 +35,7 @@ class Options:
     checkpoint_every: int
     keep_last: int
     resume: bool
+    resume_from: Path | None
     log_every: int
     min_step_seconds: float
     start_timeout: float
@@ -111,6 +112,13 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     saving.add_argument("--keep-last", type=count, default=3, help="checkpoints to keep, beside the best one")
     saving.add_argument(
         "--resume", action=argparse.BooleanOptionalAction, default=True, help="go on from the newest whole checkpoint"
+    )
+
+    saving.add_argument(
+        "--resume-from",
+        type=Path,
+        default=os.environ.get("DISTTRAIN_RESUME_FROM") or None,
+        help="another training's folder, only read: where --checkpoint-dir has nothing yet ($DISTTRAIN_RESUME_FROM)",
     )
 
     running = parser.add_argument_group("running")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import torch
 
-from ..checkpoint import Checkpoint, Checkpoints
+from ..checkpoint import Checkpoint, CheckpointWriter
 from ..shutdown import Refused
 from .distributed import World
 from .seeds import random_states, restore_random_states
@@ -38,34 +38,37 @@ class Position:
 
 def save(
     world: World,
-    checkpoints: Checkpoints | None,
+    writer: CheckpointWriter | None,
     parts: Mapping[str, Stateful],
     position: Position,
     score: float | None = None,
 ) -> Checkpoint:
-    """Write a checkpoint (every rank calls it; `checkpoints` is rank 0's). It is durable when this returns, on any
+    """Write a checkpoint (every rank calls it; `writer` is rank 0's). It is durable when this returns, on any
     rank.
     """
     states = world.gather(random_states())
 
     def write() -> Checkpoint:
-        assert checkpoints is not None, "rank 0 opens the folder"
+        assert writer is not None, "rank 0 opens the folder"
         buffer = io.BytesIO()
         document = {name: part.state_dict() for name, part in parts.items()}
         torch.save({"parts": document, "position": asdict(position), "random": states}, buffer)
-        return checkpoints.save(buffer.getvalue(), step=position.step, score=score)
+        return writer.save(buffer.getvalue(), step=position.step, score=score)
 
     return world.on_rank_0(write)
 
 
 def resume(
-    world: World, checkpoints: Checkpoints | None, parts: Mapping[str, Stateful], position: Position
+    world: World,
+    newest: Callable[[], tuple[Checkpoint, bytes] | None],
+    parts: Mapping[str, Stateful],
+    position: Position,
 ) -> Checkpoint | None:
-    """Put the newest whole checkpoint into `parts` and `position`; every rank calls it. None: there is none.
+    """Put the checkpoint that `newest` finds on rank 0 into `parts` and `position`; every rank calls it.
 
     Raises Refused when it is of another model or optimizer.
     """
-    found = world.on_rank_0(lambda: checkpoints.load_newest() if checkpoints else None)
+    found = world.on_rank_0(newest)
     if found is None:
         return None
     checkpoint, payload = found
@@ -90,5 +93,5 @@ def weights_sha256(model: torch.nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

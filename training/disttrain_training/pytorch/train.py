@@ -19,17 +19,18 @@ from __future__ import annotations
 import math
 import os
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
 
 from .. import shutdown
-from ..checkpoint import Checkpoint, Checkpoints
+from ..checkpoint import Checkpoint, Checkpoints, CheckpointWriter, job_round
 from ..data import digits
 from ..progress import Progress
 from ..sampling import GlobalBatchSampler, Indices, shard
@@ -90,13 +91,11 @@ class Trainer:
         seed_everything(options.seed)  # the same weights everywhere ...
         self.module = build_model(options.dropout).to(world.device)
         self.model = DistributedDataParallel(self.module) if world.size > 1 else self.module
+        self.settle(train.images[:1])
         seed_everything(options.seed + world.rank)  # ... but dropout of its own on each rank
         self.optimizer = torch.optim.SGD(
             self.module.parameters(), lr=options.learning_rate(world.size), momentum=options.momentum
         )
-        self.of = options.epochs * math.ceil(self.sampler.count / batch)
-        self.of = min(self.of, options.max_steps or self.of)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self.learning_rate_factor)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=options.precision == "fp16")
         self.precision = torch.autocast(
             world.device.type,
@@ -105,15 +104,38 @@ class Trainer:
         )
 
         self.position = snapshot.Position()
+        self.of = self.steps_in_all()
+        self.schedule = LambdaLR(self.optimizer, lambda step: self.learning_rate_factor(step))
+        self.parts: dict[str, snapshot.Stateful] = {
+            "model": self.module,
+            "optimizer": self.optimizer,
+            "schedule": self.schedule,
+            "scaler": self.scaler,
+            "sampler": self.sampler,
+        }
         self.loss = math.nan
-        self.rate = 0.0  # samples a second of all ranks, over the current epoch, validation and checkpoints apart
-        self.accuracy: float | None = None
-        self.checkpoints: Checkpoints | None = None
-        self.saved: Checkpoint | None = None
-        if options.checkpoint_dir:
-            self.open_checkpoints()
-        else:
-            self.progress.say("no --checkpoint-dir: a restart begins at step 0")
+        self.rate = 0.0  # samples a second, all ranks together, in the current epoch
+        self.validated: Tally | None = None  # of the last validation
+        self.saved: Checkpoint | None = None  # the newest durable checkpoint
+        self.writer = self.open_checkpoints()  # on rank 0
+        if options.resume:
+            self.resume()
+
+    def settle(self, images: Tensor) -> None:
+        """A pass without effect: DDP lays out its gradients anew after the first one, and with them the order of sums.
+
+        Without it the first step after a resume would round differently than the same step of an undisturbed run.
+        """
+        (self.model(images.to(self.world.device)).sum() * 0).backward()
+        self.module.zero_grad()
+
+    def steps_in_all(self) -> int:
+        """Steps done and steps left. Steps before a resize may have been of another size: they count as they were."""
+        at, size, batch = self.position, self.sampler.count, self.sampler.global_batch
+        later_epochs = self.options.epochs - at.epoch - 1
+        left = math.ceil((size - at.samples) / batch) + later_epochs * math.ceil(size / batch)
+        steps = at.step + (left if later_epochs >= 0 else 0)
+        return max(at.step, min(steps, self.options.max_steps or steps))
 
     def learning_rate_factor(self, step: int) -> float:
         """Warm-up, then half a cosine down to 0 at the last step."""
@@ -122,11 +144,10 @@ class Trainer:
 
     def fit(self) -> int:
         """Train to the end, or until a stop is asked for. Returns the exit code."""
-        tally: Tally | None = None
         while self.position.step < self.of:
             self.sampler.set_epoch(self.position.epoch, start=self.position.samples)
             self.model.train()
-            began, done = time.monotonic(), 0
+            done, began = 0, time.monotonic()
             for images, labels in self.loader:
                 step_began = time.monotonic()
                 count = self.sampler.batch_size_at(self.position.samples)
@@ -138,15 +159,15 @@ class Trainer:
                 self.position.samples += count
                 done += count
                 self.loss, self.rate = loss_sum / count, done / (time.monotonic() - began)
-                self.report()
-                if stopping:
-                    return self.stop_early()
+                self.report_step()
                 if self.position.step == self.of or self.position.samples == self.sampler.count:
                     break
+                if stopping:
+                    return self.stop_early()
                 if self.options.checkpoint_every and self.position.step % self.options.checkpoint_every == 0:
                     self.save()
-            tally = self.end_epoch()
-        self.finish(tally or self.validate())
+            self.end_epoch()
+        self.finish()
         return 0
 
     def train_step(self, images: Tensor, labels: Tensor, count: int) -> float:
@@ -158,7 +179,7 @@ class Trainer:
         total = torch.zeros((), device=self.world.device)
         pieces = self.options.accumulate
         for piece, (x, y) in enumerate(zip(images.tensor_split(pieces), labels.tensor_split(pieces), strict=True)):
-            with self.reduce_later(piece < pieces - 1):
+            with self.reduced(piece == pieces - 1):
                 with self.precision:
                     loss = cross_entropy(self.model(x), y, reduction="sum")
                 self.scaler.scale(loss * (self.world.size / count)).backward()  # type: ignore[no-untyped-call]
@@ -169,16 +190,16 @@ class Trainer:
         self.schedule.step()
         return total.item()
 
-    def reduce_later(self, later: bool) -> nullcontext[None]:
-        """Keeps DDP from reducing the gradients of all but the last micro-batch of a step."""
-        if later and isinstance(self.model, DistributedDataParallel):
-            return self.model.no_sync()  # type: ignore[return-value]
+    def reduced(self, now: bool) -> AbstractContextManager[object]:
+        """DDP reduces the gradients in the last micro-batch of a step only; until then they add up where they are."""
+        if isinstance(self.model, DistributedDataParallel) and not now:
+            return self.model.no_sync()
         return nullcontext()
 
     @torch.no_grad()
     def validate(self) -> Tally:
-        """Over every held-out image once: shards are disjoint, sums and counts are reduced."""
-        self.model.eval()
+        """Over every held-out image once: the ranks' shards are disjoint, sums and counts are added up."""
+        self.module.eval()
         tally = Tally()
         mine = shard(len(self.held_out.labels), self.world.rank, self.world.size)
         for start in range(0, len(mine), 256):
@@ -189,9 +210,9 @@ class Trainer:
             tally.add(cross_entropy(scores.float(), labels, reduction="sum").item(), correct, len(labels))
         return tally.over(self.world)
 
-    def end_epoch(self) -> Tally:
-        tally = self.validate()
-        self.accuracy = tally.accuracy
+    def end_epoch(self) -> None:
+        """Of the run as well, where --max-steps ends it within an epoch."""
+        tally = self.validated = self.validate()
         epoch = self.position.epoch + 1
         if self.position.samples == self.sampler.count:
             self.position.epoch, self.position.samples = epoch, 0
@@ -200,72 +221,74 @@ class Trainer:
             f"epoch {epoch}/{self.options.epochs}  step {self.position.step}/{self.of}  loss {self.loss:.4f}  "
             f"held-out loss {tally.loss:.4f}  accuracy {tally.accuracy:.4f}  {self.rate:.0f} samples/s"
         )
-        self.report(epoch=epoch, now=True)
-        return tally
+        self.progress.report(self.facts(epoch), now=True)
 
     def stop_early(self) -> int:
         self.save()
-        kept = (
-            f"checkpoint {self.saved.name} is written"
-            if self.saved
-            else "there is no --checkpoint-dir, nothing is kept"
-        )
+        kept = f"checkpoint {self.saved.name} is written" if self.saved else "nothing is kept (no --checkpoint-dir)"
         self.progress.say(f"asked to stop: ended after step {self.position.step}/{self.of}; {kept}")
-        self.report(now=True)
+        self.progress.report(self.facts(), now=True)
         return self.stop.exit_code
 
-    def finish(self, tally: Tally) -> None:
+    def finish(self) -> None:
+        tally = self.validated = self.validated or self.validate()  # not yet, where a finished training is resumed
         sha256 = snapshot.weights_sha256(self.module)
         print(f"weights sha256 {sha256} rank {self.world.rank}", flush=True)
         self.progress.say(f"accuracy {tally.accuracy:.4f} ({tally.correct} of {tally.count} held-out images)")
         result = {"accuracy": tally.accuracy, "loss": tally.loss, "samples": tally.count, "weightsSha256": sha256}
-        self.loss, self.accuracy = tally.loss, tally.accuracy
-        self.report(epoch=self.options.epochs, result=result)
+        self.progress.report(self.facts(self.options.epochs) | {"result": result}, final=True)
 
-    def report(self, *, epoch: int = 0, now: bool = False, result: dict[str, object] | None = None) -> None:
-        every = self.options.log_every
-        if every and not now and result is None and self.position.step % every == 0:
+    def report_step(self) -> None:
+        if self.options.log_every and self.position.step % self.options.log_every == 0:
             self.progress.say(f"step {self.position.step}/{self.of}  loss {self.loss:.9f}")
-        facts = {
+        self.progress.report(self.facts())
+
+    def facts(self, epoch: int | None = None) -> dict[str, object]:
+        """What a progress line says; `epoch` where it is not the one worked on."""
+        metrics = {"learningRate": self.schedule.get_last_lr()[0]}
+        if self.validated:
+            metrics["heldOutLoss"] = self.validated.loss
+        return {
             "epoch": epoch or self.position.epoch + 1,
             "epochs": self.options.epochs,
             "step": self.position.step,
             "of": self.of,
             "loss": self.loss,
-            "accuracy": self.accuracy,
+            "accuracy": self.validated.accuracy if self.validated else None,
             "samplesPerSecond": self.rate,
             "checkpoint": {"step": self.saved.step, "round": self.saved.round} if self.saved else None,
-            "metrics": {"learningRate": self.schedule.get_last_lr()[0]},
-            "result": result,
-        }
-        self.progress.report(facts, now=now, final=result is not None)
-
-    def parts(self) -> dict[str, snapshot.Stateful]:
-        return {
-            "model": self.module,
-            "optimizer": self.optimizer,
-            "schedule": self.schedule,
-            "scaler": self.scaler,
+            "metrics": metrics,
         }
 
-    def open_checkpoints(self) -> None:
-        folder, round_ = self.options.checkpoint_dir, os.environ.get("DISTTRAIN_ROUND")
-        assert folder is not None
+    def open_checkpoints(self) -> CheckpointWriter | None:
+        """Rank 0 claims the folder for this round; the others have none to do with it."""
+        options, round_ = self.options, job_round(os.environ)
+        if options.checkpoint_dir is None:
+            self.progress.say("no --checkpoint-dir: a restart begins at step 0")
+            return None
+        folder, writers = options.checkpoint_dir, []
 
         def claim() -> None:
-            self.checkpoints = Checkpoints(
-                folder, round_=int(round_) if round_ else None, keep_last=self.options.keep_last
-            )
+            writers.append(CheckpointWriter(folder, round_=round_, keep_last=options.keep_last))
 
         self.world.on_rank_0(claim)
-        if self.options.resume:
-            self.saved = snapshot.resume(self.world, self.checkpoints, self.parts(), self.position)
-            if self.saved:
-                self.progress.say(f"resumed from checkpoint {self.saved.name} at step {self.position.step}/{self.of}")
+        return writers[0] if writers else None
+
+    def resume(self) -> None:
+        def newest() -> tuple[Checkpoint, bytes] | None:
+            found = self.writer.newest() if self.writer else None
+            if found is None and self.options.resume_from:
+                found = Checkpoints(self.options.resume_from).newest()
+            return found
+
+        self.saved = snapshot.resume(self.world, newest, self.parts, self.position)
+        self.of = self.steps_in_all()
+        if self.saved:
+            self.progress.say(f"resumed from checkpoint {self.saved.name} at step {self.position.step}/{self.of}")
 
     def save(self, score: float | None = None) -> None:
         if self.options.checkpoint_dir:
-            self.saved = snapshot.save(self.world, self.checkpoints, self.parts(), self.position, score)
+            self.saved = snapshot.save(self.world, self.writer, self.parts, self.position, score)
 
 
 @record
