@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 OPEN_PATHS = {"/healthz", "/readyz", "/livez", "/version"}
 FAULTS_PATH, JOURNAL_PATH = "/disttrain-local/faults", "/disttrain-local/journal"
 LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
+_JSON_HEADERS = {"Content-Type": render.JSON}
 CUSTOM, DEFINITIONS = crds.Custom(), crds.Definitions()
 LARGEST_BODY = 3 * 1024 * 1024  # bytes, as the real server's
 
@@ -257,6 +258,9 @@ class ApiServer:
         if target.label == "pods/log" and target.verb == "get":
             return await self._log(request, target)
         answer = self._handlers.handle(target, body, request.headers.get("Accept", ""))
+        if self.store.pending:
+            await asyncio.sleep(0)  # let requests that came together be committed together
+            self.store.flush()
         if rule is not None and rule.action == "close_after":
             return self._hang_up(request, target)
         self.faults.note(target.verb, request.path_qs, answer.status)
@@ -264,7 +268,7 @@ class ApiServer:
 
     @staticmethod
     def _respond(answer: Answer) -> web.Response:
-        response = web.Response(body=answer.body, status=answer.status, content_type=render.JSON)
+        response = web.Response(body=answer.body, status=answer.status, headers=_JSON_HEADERS)
         for warning in answer.warnings:
             quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
             response.headers.add("Warning", f'299 - "{quoted}"')

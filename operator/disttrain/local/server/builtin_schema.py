@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -104,70 +103,77 @@ def closure(name: str) -> dict[str, Any]:
     return schemas
 
 
-class Mismatch(NamedTuple):
-    """A value that does not fit its field: the path, the Go field that the real server names, and both types."""
+class Mismatch(Exception):
+    """A value that does not fit its field: where it is, what it is, and the Go type that the real server names."""
 
-    path: str
-    given: str
-    wanted: str
-    owner: str
+    def __init__(self, given: str, wanted: str, owner: str) -> None:
+        super().__init__()
+        self.path, self.given, self.wanted, self.owner = "", given, wanted, owner
 
 
-def prune(name: str, value: Any, path: str = "") -> Iterator[str]:
-    """Remove nulls and the fields that a type does not have, in place, and yield the paths of the latter."""
+def check(name: str, value: Any) -> list[str]:
+    """Remove nulls and the fields that a type does not have, in place.
+
+    Returns the paths of the latter; raises Mismatch at the first value that is of another type than its field.
+    """
     known = fields(name)
-    if known is None or not isinstance(value, dict):
-        return
+    return _check_object(name, known, value) if known is not None else []
+
+
+def _check_object(name: str, known: dict[str, Field], value: Any) -> list[str]:
+    unknown: list[str] = []
     for key, inner in list(value.items()):
-        where = f"{path}.{key}" if path else key
         field = known.get(key)
-        if field is None:
+        if field is None or inner is None:
             del value[key]
-            yield where
-        elif inner is None:
-            del value[key]
-        elif field.shape == "one":
-            yield from prune(field.of, inner, where)
-        elif field.shape == "list" and isinstance(inner, list):
-            for index, item in enumerate(inner):
-                yield from prune(field.of, item, f"{where}[{index}]")
-        elif field.shape == "map" and isinstance(inner, dict):
-            for item_key, item in inner.items():
-                yield from prune(field.of, item, f"{where}.{item_key}")
-
-
-def mismatch(name: str, value: Any, path: str = "") -> Mismatch | None:
-    """The first value that is of another type than its field."""
-    for key, field in (fields(name) or {}).items():
-        inner = value.get(key)
-        if inner is None:
+            if field is None:
+                unknown.append(key)
             continue
-        where = f"{path}.{key}" if path else key
-        shape = {"list": list, "map": dict}.get(field.shape)
-        if shape is not None and not isinstance(inner, shape):
-            element = _GO.get(field.of, field.of if field.of in _PYTHON else f"v1.{field.of}")
-            return Mismatch(where, _given(inner), f"[]{element}" if shape is list else f"map[string]{element}", name)
-        items = inner.values() if shape is dict else inner if shape is list else (inner,)
-        for index, item in enumerate(items):
-            inside = f"{where}[{index}]" if shape is list else where
-            if (found := _item_mismatch(field, item, inside, name)) is not None:
-                return found
-    return None
+        try:
+            found = _check_field(name, field, inner)
+        except Mismatch as error:
+            error.path = f"{key}.{error.path}" if error.path and not error.path.startswith("[") else key + error.path
+            raise
+        if found:
+            unknown += [key + path if path.startswith("[") else f"{key}.{path}" for path in found]
+    return unknown
 
 
-def _item_mismatch(field: Field, item: Any, path: str, owner: str) -> Mismatch | None:
-    if item is None:
-        return None
-    if field.of in _PYTHON:
-        fits = isinstance(item, _PYTHON[field.of]) and (field.of == "bool" or not isinstance(item, bool))
-        return None if fits else Mismatch(path, _given(item), _GO.get(field.of, field.of), owner)
-    if field.of in _table():
-        return (
-            mismatch(field.of, item, path)
-            if isinstance(item, dict)
-            else Mismatch(path, _given(item), f"v1.{field.of}", owner)
-        )
-    return None
+def _check_field(owner: str, field: Field, value: Any) -> list[str]:
+    if field.shape == "one":
+        return _check_one(owner, field, value)
+    element = _GO.get(field.of, field.of if field.of in _PYTHON else f"v1.{field.of}")
+    unknown: list[str] = []
+    if field.shape == "map":
+        if not isinstance(value, dict):
+            raise Mismatch(_given(value), f"map[string]{element}", owner)
+        pairs = [(str(key), item) for key, item in value.items()]
+    else:
+        if not isinstance(value, list):
+            raise Mismatch(_given(value), f"[]{element}", owner)
+        pairs = [(f"[{index}]", item) for index, item in enumerate(value)]
+    for step, item in pairs:
+        try:
+            found = _check_one(owner, field, item)
+        except Mismatch as error:
+            error.path = step + (f".{error.path}" if error.path else "")
+            raise
+        unknown += [f"{step}.{path}" for path in found]
+    return unknown
+
+
+def _check_one(owner: str, field: Field, value: Any) -> list[str]:
+    kinds = _PYTHON.get(field.of)
+    if kinds is not None:
+        if value is not None and (not isinstance(value, kinds) or (value.__class__ is bool and field.of != "bool")):
+            raise Mismatch(_given(value), _GO.get(field.of, field.of), owner)
+        return []
+    known = fields(field.of)
+    if known is None or value is None:
+        return []
+    if not isinstance(value, dict):
+        raise Mismatch(_given(value), f"v1.{field.of}", owner)
+    return _check_object(field.of, known, value)
 
 
 def _given(value: Any) -> str:

@@ -193,5 +193,7 @@ class Collector:
             except Exception:
                 log.exception("a collection failed")
             done += 1
+            if self._jobs.empty():
+                self._store.flush()
             if done % AT_ONCE == 0:
                 await asyncio.sleep(0)

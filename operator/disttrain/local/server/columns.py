@@ -153,7 +153,8 @@ def _node(obj: Json, now: datetime) -> list[Any]:
     roles = [key.removeprefix(prefix) for key in obj["metadata"].get("labels") or {} if key.startswith(prefix)]
     info = status.get("nodeInfo") or {}
     address = {entry.get("type"): entry.get("address") for entry in status.get("addresses") or ()}
-    return [obj["metadata"]["name"], words, ",".join(sorted(roles)) or NONE, _created(obj, now), info.get("kubeletVersion") or "",
+    return [obj["metadata"]["name"], words, ",".join(sorted(roles)) or NONE, _created(obj, now),
+            info.get("kubeletVersion") or "",
             address.get("InternalIP") or NONE, address.get("ExternalIP") or NONE, info.get("osImage") or UNKNOWN,
             info.get("kernelVersion") or UNKNOWN, info.get("containerRuntimeVersion") or UNKNOWN]  # fmt: skip
 
@@ -166,8 +167,9 @@ def _claim(obj: Json, now: datetime) -> list[Any]:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
     modes = ",".join(short.get(mode, mode) for mode in status.get("accessModes") or ())
-    return [obj["metadata"]["name"], status.get("phase") or "", spec.get("volumeName") or "", _get(status, "capacity", "storage") or "",
-            modes, spec.get("storageClassName") or "", _created(obj, now)]  # fmt: skip
+    size = _get(status, "capacity", "storage") or ""
+    return [obj["metadata"]["name"], status.get("phase") or "", spec.get("volumeName") or "", size, modes,
+            spec.get("storageClassName") or "", _created(obj, now)]  # fmt: skip
 
 
 def _columns(text: str) -> list[Column]:

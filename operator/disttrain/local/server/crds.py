@@ -6,13 +6,14 @@ Only the storage version of a CRD is served; there is no conversion.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from disttrain.local.server import builtin_schema, errors, rules, schema
+from disttrain.local.server import errors, rules, schema
 from disttrain.local.server.errors import Cause
 from disttrain.local.server.objects import Write, timestamp
 from disttrain.local.server.resources import Resource
 from disttrain.local.server.store import Json
-from disttrain.local.server.strategies import Plain, complain
+from disttrain.local.server.strategies import Plain, check_metadata, complain
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"  # holds a CRD until its objects are gone
 
@@ -163,7 +164,7 @@ class Custom(Plain):
 
     @staticmethod
     def _prune(resource: Resource, custom: CustomType, new: Json, write: Write) -> None:
-        unknown = list(builtin_schema.prune("ObjectMeta", new["metadata"], "metadata"))
+        unknown = check_metadata(new)
         kept = {key: new.pop(key) for key in ("apiVersion", "kind", "metadata")}
         unknown += list(schema.prune(custom.schema, new))
         rest = dict(new)
@@ -195,17 +196,18 @@ def _visible(obj: Json) -> Json:
     return {**obj, "metadata": metadata}
 
 
+_GO_TYPES: dict[type, str] = {str: "string", float: "float64", bool: "bool", dict: "map[string]interface {}"}
+
+
 def _count_faults(obj: Any, path: tuple[str, ...]) -> list[Cause]:
-    """What is wrong with a count that the scale subresource reads, in the words of its own that the real server adds."""
+    """What is wrong with a count that the scale subresource reads: the real server adds it in words of its own."""
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     where = "." + ".".join(path)
     if obj is None:
         return []
     if isinstance(obj, bool) or not isinstance(obj, int):
-        kind = {str: "string", float: "float64", bool: "bool", dict: "map[string]interface {}"}.get(
-            type(obj), "[]interface {}"
-        )
+        kind = _GO_TYPES.get(type(obj), "[]interface {}")
         words = f"Invalid value: 0: {where} accessor error: {obj} is of the type {kind}, expected int64"
     elif obj < 0:
         words = f"Invalid value: {obj}: should be a non-negative integer"

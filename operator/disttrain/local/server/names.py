@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from disttrain.local.server.errors import Cause
@@ -64,7 +65,8 @@ def check(resource: Resource, metadata: Json) -> list[Cause]:
     return causes + check_metadata(metadata)
 
 
-def _qualified(field: str, key: str) -> list[Cause]:
+@lru_cache(4096)
+def _qualified(field: str, key: str) -> tuple[Cause, ...]:
     prefix, slash, name = key.rpartition("/")
     causes = []
     if slash and not re.fullmatch(_SUBDOMAIN, prefix):
@@ -73,7 +75,7 @@ def _qualified(field: str, key: str) -> list[Cause]:
         causes.append(_bad(field, key, "name part must be no more than 63 characters"))
     if not re.fullmatch(_QUALIFIED, name):
         causes.append(_bad(field, key, _QUALIFIED_WORDS))
-    return causes
+    return tuple(causes)
 
 
 def check_metadata(metadata: Json) -> list[Cause]:

@@ -38,6 +38,11 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @cached_property
+    def field_steps(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """`fields`, each with its path as keys."""
+        return tuple((path, tuple(path.split("."))) for path in self.fields)
+
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 

@@ -1,8 +1,9 @@
 """The objects: in memory as encoded snapshots, in one SQLite file for the next start, and as events for watches.
 
-Every change is committed to SQLite before it is visible or answered (WAL, synchronous=NORMAL): a process that is
-killed loses nothing that was acknowledged. A power cut may lose the last moments before the last checkpoint of the
-log, never a part of a change. Objects are kept as JSON bytes: a snapshot cannot be changed by accident, a GET sends
+Changes made in one turn of the event loop are one transaction: `flush` commits it, and whatever tells a client of a
+change (an answer, a watch) calls it first. So a process that is killed loses nothing that anybody has seen. SQLite's
+log is not synced at each commit (WAL, synchronous=NORMAL): a power cut may lose the last changes, never half of one.
+Objects are kept as JSON bytes: a snapshot cannot be changed by accident, a GET sends
 it as it is, and decoding one gives its reader a copy of its own.
 """
 
@@ -47,12 +48,12 @@ class Record:
         return decoded
 
 
-def value_at(obj: Any, path: str) -> Any:
-    """The value at a dotted path of plain keys, None where it ends early."""
-    for part in path.split("."):
+def value_at(obj: Any, steps: tuple[str, ...]) -> Any:
+    """The value at a path of plain keys, None where it ends early."""
+    for key in steps:
         if not isinstance(obj, dict):
             return None
-        obj = obj.get(part)
+        obj = obj.get(key)
     return obj
 
 
@@ -74,7 +75,7 @@ def snapshot(resource: Resource, obj: Json, version: int) -> Record:
         version=version,
         raw=encode(obj),
         labels=metadata.get("labels") or {},
-        fields={path: _text(value_at(obj, path)) for path in resource.fields},
+        fields={path: _text(value_at(obj, steps)) for path, steps in resource.field_steps},
         owners=owners,
     )
 
@@ -112,8 +113,8 @@ class Store:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(
-            "CREATE TABLE IF NOT EXISTS objects (resource TEXT, namespace TEXT, name TEXT, version INTEGER, raw BLOB,"
-            " PRIMARY KEY (resource, namespace, name)) WITHOUT ROWID"
+            "CREATE TABLE IF NOT EXISTS objects"
+            " (uid TEXT PRIMARY KEY, resource TEXT NOT NULL, version INTEGER NOT NULL, raw BLOB NOT NULL)"
         )
         # Deletions leave no row to read their version from; without this one a watch could resume across them unseen.
         self._db.execute(
@@ -132,7 +133,22 @@ class Store:
         return snapshot(resource, record.object(), version)
 
     def close(self) -> None:
+        self.flush()
         self._db.close()
+
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN")
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are changes that are not committed yet."""
+        return self._db.in_transaction
+
+    def flush(self) -> None:
+        """Commit all changes so far. Nothing about a change may leave the process before."""
+        if self._db.in_transaction:
+            self._db.execute("COMMIT")
 
     def load(self, resource: Resource) -> None:
         """Read a resource's objects from the file: once, when the type becomes known."""
@@ -208,8 +224,12 @@ class Store:
     def put(self, resource: Resource, obj: Json) -> Record:
         """Create or replace an object under a new version. The caller has checked that it may."""
         record = snapshot(resource, obj, self.version + 1)
-        row = (resource.key, record.namespace, record.name, record.version, record.raw)
-        self._db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", row)
+        self._begin()
+        self._db.execute(
+            "INSERT INTO objects VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (uid) DO UPDATE SET version = excluded.version, raw = excluded.raw",
+            (record.uid, resource.key, record.version, record.raw),
+        )
         space = self._shelf(resource).spaces.setdefault(record.namespace, {})
         before = space.get(record.name)
         if before is not None:
@@ -230,13 +250,9 @@ class Store:
     def delete(self, resource: Resource, record: Record) -> Record:
         """Remove an object. Returns its last state under the version of the deletion."""
         last = snapshot(resource, record.object(), self.version + 1)
-        self._db.execute("BEGIN")
-        self._db.execute(
-            "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?",
-            (resource.key, record.namespace, record.name),
-        )
+        self._begin()
+        self._db.execute("DELETE FROM objects WHERE uid = ?", (record.uid,))
         self._db.execute("INSERT OR REPLACE INTO deletions VALUES (1, ?)", (last.version,))
-        self._db.execute("COMMIT")
         spaces = self._shelf(resource).spaces
         del spaces[record.namespace][record.name]
         if not spaces[record.namespace]:

@@ -26,18 +26,31 @@ def complain(resource: Resource, obj: Json, unknown: list[str], write: Write) ->
         write.warnings += words
 
 
+def check_metadata(obj: Json) -> list[str]:
+    """Drop what metadata does not have; returns the paths, raises 400 for a value of a wrong type."""
+    try:
+        return [f"metadata.{path}" for path in builtin_schema.check("ObjectMeta", obj["metadata"])]
+    except builtin_schema.Mismatch as error:
+        words = f"json: cannot unmarshal {error.given} into Go struct field ObjectMeta.metadata.{error.path}"
+        raise errors.bad_request(f"{words} of type {error.wanted}") from None
+
+
 class Plain:
     """A built-in type without rules of its own: its fields must be those of the table, and of their types."""
 
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
-        complain(resource, new, list(builtin_schema.prune(resource.kind, new)), write)
-        wrong = builtin_schema.mismatch(resource.kind, new)
-        if wrong is not None:
+        changed = new if old is None else {key: value for key, value in new.items() if value != old.get(key)}
+        try:
+            unknown = builtin_schema.check(resource.kind, changed)
+        except builtin_schema.Mismatch as error:
             what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-            field = f"{wrong.owner}.{wrong.path}"
-            raise errors.bad_request(
-                f"{what}: json: cannot unmarshal {wrong.given} into Go struct field {field} of type {wrong.wanted}"
-            )
+            place = f"{error.owner}.{error.path}"
+            words = f"json: cannot unmarshal {error.given} into Go struct field {place} of type {error.wanted}"
+            raise errors.bad_request(f"{what}: {words}") from None
+        if old is not None:
+            for key in [key for key in new if key not in changed and new[key] != old.get(key)]:
+                del new[key]
+        complain(resource, new, unknown, write)
 
     def grace_seconds(self, obj: Json, asked: int | None) -> int:
         return 0

@@ -121,6 +121,7 @@ class Watch:
             if self._lines:
                 chunk = b"".join(self._lines)
                 self._lines.clear()
+                self._store.flush()
                 await response.write(chunk)
                 continue
             left = end - time.monotonic()
