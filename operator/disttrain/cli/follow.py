@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,13 +16,13 @@ from ..api.constants import LABEL_JOB_UID, LABEL_LEADER, PROGRESS_MARK
 from ..api.pods import PodView, WirePod, view
 from ..api.progress import parse_progress
 from ..api.types import ROLES, Job, Progress
-from ..cluster.errors import ApiError
-from ..cluster.transport import Transport
 from ..local.client import Client
 from .view import Snapshot, View
 
 Object = dict[str, Any]
 
+POLL_SECONDS = 0.1
+"""Between two looks at a log's file."""
 TAIL = 20
 """Lines of each pod's log that are kept, for when it is the one that failed."""
 REFUSED = frozenset({"InvalidSpec", "InvalidTemplate", "NameTaken"})
@@ -33,17 +34,21 @@ PASSING = frozenset({"TrainsAlone"})
 
 
 class Follower:
-    """What is seen of one job. Give `watch` to a task; the events tell how far it is."""
+    """What is seen of one job. Give `watch` to a task; the events tell how far it is.
 
-    def __init__(self, client: Client, api: Transport, job: Object, logs: Path, shown: View) -> None:
+    `pods` is the kubelet's folder of logs; `logs` gets a link to each, under a name that people look for.
+    """
+
+    def __init__(self, client: Client, job: Object, pods: Path, logs: Path, shown: View) -> None:
         self._client = client
-        self._api = api
         self._uid = job["metadata"]["uid"]
         self._namespace = job["metadata"]["namespace"]
         self._path = f"/apis/{job['apiVersion']}/namespaces/{self._namespace}/disttrainjobs"
+        self._files = pods
         self._logs = logs
         self._shown = shown
-        self._streams: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._streams: dict[_Run, asyncio.Task[None]] = {}
+        self._finished: set[_Run] = set()
         self._stalled: asyncio.TimerHandle | None = None
         self.job: Job = msgspec.convert(job, Job)
         self.pods: dict[str, PodView] = {}
@@ -107,39 +112,50 @@ class Follower:
             pod = view(msgspec.convert(change.object, WirePod))
             if change.kind == "DELETED":
                 self.pods.pop(pod.uid, None)
+                self._finished.update(run for run in self._streams if run.uid == pod.uid)
             else:
                 self.pods[pod.uid] = pod
-                for container, main in _started(change.object):
-                    if (pod.uid, container) not in self._streams:
-                        leads = main and labels.get(LABEL_LEADER) == "true"
-                        reading = self._read(pod, container, main=main, leads=leads)
-                        self._streams[pod.uid, container] = task = asyncio.create_task(reading)
-                        task.add_done_callback(lambda _: self._show())
+            for run, state in _runs(change.object):
+                if "terminated" in state:
+                    self._finished.add(run)
+                if run not in self._streams and ("running" in state or "terminated" in state):
+                    leads = run.main and labels.get(LABEL_LEADER) == "true"
+                    self._streams[run] = task = asyncio.create_task(self._read(pod, run, leads=leads))
+                    task.add_done_callback(lambda _: self._show())
             self._show()
 
-    async def _read(self, pod: PodView, container: str, *, main: bool, leads: bool) -> None:
-        """Follows a container's log to its end: into a file, and onto the screen."""
-        who = str(pod.slot) if main else f"{pod.slot}/{container}"
-        tail = self.tails.setdefault(pod.name, deque(maxlen=TAIL)) if main else None
-        stem = who.replace("/", "-") + (f"-r{pod.round}" if pod.round > 1 else "")
-        query = urlencode({"container": container, "follow": "true"})
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/log?{query}"
-        with (self._logs / f"{stem}.log").open("ab", buffering=0) as file:
-            try:
-                async for line in self._api.watch(path, silence=0):
-                    file.write(line + b"\n")
-                    text = line.decode(errors="replace")
-                    if text.startswith(PROGRESS_MARK):
-                        if leads and (told := parse_progress(text)):
-                            self.progress = told
-                            self._show()
-                        continue
-                    text = text.rstrip("\r").rpartition("\r")[2]  # of a bar that paints over itself, the last
-                    if tail is not None:
-                        tail.append(text)
-                    self._shown.line(who, text)
-            except ApiError as error:
-                file.write(f"disttrain: the log breaks off here: {error}\n".encode())
+    async def _read(self, pod: PodView, run: _Run, *, leads: bool) -> None:
+        """Brings a container's log onto the screen, to its end."""
+        file = self._files / f"{pod.namespace}_{pod.name}_{pod.uid}" / f"{run.container}.log"
+        who = str(pod.slot) if run.main else f"{pod.slot}/{run.container}"
+        _link(self._logs / (who.replace("/", "-") + (f"-r{pod.round}" if pod.round > 1 else "") + ".log"), file)
+        tail = self.tails.setdefault(pod.name, deque(maxlen=TAIL)) if run.main else None
+        place, rest, last = 0, b"", False
+        while not last:
+            last = run in self._finished  # asked before reading: what was written until then is all there is
+            with contextlib.suppress(FileNotFoundError), file.open("rb") as opened:
+                opened.seek(place)
+                new = opened.read()
+                place += len(new)
+                rest += new
+            *lines, rest = rest.split(b"\n")
+            if last and rest:
+                lines.append(rest)
+            for line in lines:
+                self._line(who, line.decode(errors="replace"), tail, leads=leads)
+            if not last:
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _line(self, who: str, text: str, tail: deque[str] | None, *, leads: bool) -> None:
+        if text.startswith(PROGRESS_MARK):
+            if leads and (told := parse_progress(text)):
+                self.progress = told
+                self._show()
+            return
+        text = text.rstrip("\r").rpartition("\r")[2]  # of a bar that paints over itself, the last picture
+        if tail is not None:
+            tail.append(text)
+        self._shown.line(who, text)
 
     def _show(self) -> None:
         if all(pod.terminal for pod in self.pods.values()) and all(task.done() for task in self._streams.values()):
@@ -151,12 +167,25 @@ class Follower:
         self._shown.update(Snapshot(self.job, pods, self.progress))
 
 
-def _started(pod: Object) -> Iterator[tuple[str, bool]]:
-    """The containers that have begun to run, and whether each is the main one."""
+class _Run(NamedTuple):
+    """One container of one pod."""
+
+    uid: str
+    container: str
+    main: bool
+
+
+def _runs(pod: Object) -> Iterator[tuple[_Run, Object]]:
+    """The containers of a pod, with the state of each."""
     main = pod["spec"]["containers"][0]["name"]
     status = pod.get("status") or {}
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(kind) or []:
-            state = container.get("state") or {}
-            if "running" in state or (state.get("terminated") or {}).get("startedAt"):
-                yield container["name"], kind == "containerStatuses" and container["name"] == main
+            name = container["name"]
+            run = _Run(pod["metadata"]["uid"], name, kind == "containerStatuses" and name == main)
+            yield run, container.get("state") or {}
+
+
+def _link(link: Path, file: Path) -> None:
+    with contextlib.suppress(FileExistsError):  # as after a pod that was deleted by hand, in the same round
+        link.symlink_to(os.path.relpath(file, link.parent))

@@ -95,6 +95,14 @@ def without_accelerators(manifest: Manifest) -> Manifest:
     return Manifest(job, manifest.others)
 
 
+def resized(manifest: Manifest, replicas: int) -> Manifest:
+    """The same with another number of workers."""
+    job = copy.deepcopy(manifest.job)
+    if isinstance(job.get("spec"), dict):
+        job["spec"]["worker"] = {**(job["spec"].get("worker") or {}), "replicas": replicas}
+    return Manifest(job, manifest.others)
+
+
 def resumed(manifest: Manifest, folder: str) -> Manifest:
     """The same, going on from the checkpoints in `folder` of its volume. Raises CliError where that cannot be."""
     job = copy.deepcopy(manifest.job)

@@ -5,7 +5,7 @@
       digits-20261130-203000/          one run
         manifest.yaml                  what was applied
         run.json                       how it went
-        logs/worker-0.log              one file a pod; a later round's is worker-0-r2.log
+        logs/worker-0.log              one log a pod; a later round's is worker-0-r2.log
         operator.log
         cluster/                       the one-machine cluster's own state
 
@@ -48,6 +48,8 @@ class Run:
                 except FileExistsError:
                     continue
             (path / "logs").mkdir()
+            (path / "cluster").mkdir()
+            (path / "cluster" / "volumes").symlink_to(Path("../../volumes"))
         except OSError as error:
             raise usage(
                 f"no folder for the run can be made in {base}: {error.strerror}; name another with --runs"
