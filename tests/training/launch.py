@@ -21,8 +21,8 @@ PATIENCE = 100.0
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """This process's environment without what tells a training of a world or a job, and with one thread a process."""
-    ours = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    """This process's environment without what tells of a world or a job, buffered, and with one thread a process."""
+    ours = ("PYTHONUNBUFFERED", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     kept = {k: v for k, v in os.environ.items() if k not in ours and not k.startswith(("DISTTRAIN_", "PET_", "TORCH"))}
     return kept | {"PYTHONPATH": str(TRAINING), "OMP_NUM_THREADS": "1"} | extra
 
