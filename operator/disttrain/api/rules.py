@@ -49,7 +49,7 @@ def _framework() -> list[Rule]:
             holds="self == oldSelf",
             when="Always",
             reason="FieldValueForbidden",
-            message=says("a %s job cannot become a %s job: make a new one", "oldSelf", "self"),
+            message=says("cannot change from %s to %s: make a new job", "oldSelf", "self"),
         ),
         Rule(
             at="spec.managedBy",
@@ -76,7 +76,9 @@ def _roles() -> list[Rule]:
                     holds=f"!has(self.{role}) || self.framework in {users}",
                     field=f".{role}",
                     reason="FieldValueForbidden",
-                    message=says(f"a %s job has no {role}: leave it out; its roles are %s", "self.framework", listing),
+                    message=says(
+                        f"%s jobs have no {role}: leave it out; their roles are %s", "self.framework", listing
+                    ),
                 )
             )
     for role in ("master", "chief", "evaluator"):
