@@ -123,7 +123,7 @@ def test_a_pod_template_is_typed_as_far_as_rules_see() -> None:
     assert set(spec["properties"]) == {"containers", "initContainers", "restartPolicy"}
     assert spec["x-kubernetes-preserve-unknown-fields"]
     containers, init = spec["properties"]["containers"], spec["properties"]["initContainers"]
-    assert containers == init | {"minItems": 1}
+    assert containers == init | {"minItems": 1, "description": containers["description"]}
     assert containers["items"]["properties"]["env"] is not init["items"]["properties"]["env"], "rules go into each"
     assert containers["maxItems"] == schema.MAX_CONTAINERS
     assert containers["items"]["properties"]["env"]["maxItems"] == schema.MAX_ENV

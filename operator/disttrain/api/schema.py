@@ -154,35 +154,34 @@ def pod_template() -> Schema:
     The whole of it would be 450 KB, break client-side apply and lag behind Kubernetes; the API server judges the rest
     when the first pod is made.
     """
-    return {
-        "type": "object",
-        "required": ["spec"],
+    spec = ANYTHING | {
+        "description": "As `kubectl explain pod.spec` says; only what is checked when a job is applied is listed here.",
+        "required": ["containers"],
         "properties": {
-            "metadata": ANYTHING,
-            "spec": ANYTHING
-            | {
-                "required": ["containers"],
-                "properties": {
-                    "containers": _containers() | {"minItems": 1},
-                    "initContainers": _containers(),
-                    "restartPolicy": {"type": "string", "maxLength": 64},
-                },
-            },
+            "containers": _containers("The first is the main container: its exit decides.") | {"minItems": 1},
+            "initContainers": _containers("Containers that run before the others."),
+            "restartPolicy": _bounded("string", maxLength=64, description="`Never`: the operator restarts pods."),
         },
     }
+    metadata = ANYTHING | {"description": "Labels and annotations of the pods."}
+    return {"type": "object", "required": ["spec"], "properties": {"metadata": metadata, "spec": spec}}
 
 
-def _containers() -> Schema:
-    name = {"type": "string", "maxLength": 63, "pattern": DNS_LABEL}
-    env_name = {"type": "string", "minLength": 1, "maxLength": 1024}
+def _containers(description: str) -> Schema:
+    name = _bounded("string", maxLength=63, pattern=DNS_LABEL, description="Name of the container.")
+    variable = _bounded(
+        "string", minLength=1, maxLength=1024, description="Name that the operator does not set itself."
+    )
     env = {
         "type": "array",
+        "description": "Environment variables.",
         "maxItems": MAX_ENV,
         "x-kubernetes-list-type": "atomic",
-        "items": ANYTHING | {"required": ["name"], "properties": {"name": env_name}},
+        "items": ANYTHING | {"required": ["name"], "properties": {"name": variable}},
     }
     return {
         "type": "array",
+        "description": description,
         "maxItems": MAX_CONTAINERS,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
