@@ -23,6 +23,7 @@ from disttrain.local.server.handlers import Answer, Body, Handlers
 from disttrain.local.server.logs import LogFiles, LogSource
 from disttrain.local.server.objects import Objects, Strategy, Write
 from disttrain.local.server.openapi import Documents
+from disttrain.local.server.pods import Pods
 from disttrain.local.server.resources import CRDS, NAMESPACES, PODS, Resource, Types
 from disttrain.local.server.selectors import selector
 from disttrain.local.server.store import LOG_LENGTH, Event, Record, Store, encode
@@ -35,7 +36,7 @@ OPEN_PATHS = {"/healthz", "/readyz", "/livez", "/version"}
 FAULTS_PATH, JOURNAL_PATH = "/disttrain-local/faults", "/disttrain-local/journal"
 LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 _JSON_HEADERS = {"Content-Type": render.JSON}
-CUSTOM, DEFINITIONS = crds.Custom(), crds.Definitions()
+CUSTOM, DEFINITIONS, POD_STRATEGY = crds.Custom(), crds.Definitions(), Pods()
 LARGEST_BODY = 3 * 1024 * 1024  # bytes, as the real server's
 
 
@@ -102,6 +103,8 @@ class ApiServer:
     def _strategy(self, resource: Resource) -> Strategy:
         if resource.custom is not None:
             return CUSTOM
+        if resource is PODS:
+            return POD_STRATEGY
         return DEFINITIONS if resource.key == CRDS.key else strategies.BY_TYPE.get(resource.key, strategies.PLAIN)
 
     async def start(self, port: int = 0) -> str:
@@ -324,6 +327,8 @@ class ApiServer:
         record = self.objects.get(PODS, target.namespace or "", target.name)
         pod = record.object()
         container = logs.choose_container(pod, asked.container)
+        if not pod["spec"].get("nodeName"):
+            return web.Response(status=204)  # nobody has taken the pod yet: there is nothing, and nothing to wait for
         path = logs.find(self.logs, pod, container, previous=asked.previous)
         self.faults.note(target.verb, request.path_qs, 200)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from functools import cache
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ _PYTHON: dict[str, tuple[type, ...]] = {
     "quantity": (str, int, float),
     "intorstring": (str, int),
 }
+_QUANTITY = r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)"
 _GO = {"bytes": "[]uint8", "int": "int64", "number": "float64", "time": "string", "quantity": "resource.Quantity"}
 
 
@@ -104,11 +106,26 @@ def closure(name: str) -> dict[str, Any]:
 
 
 class Mismatch(Exception):
-    """A value that does not fit its field: where it is, what it is, and the Go type that the real server names."""
+    """A value that does not fit its field. Reads as the real server's decoder puts it, indices and keys left out."""
 
     def __init__(self, given: str, wanted: str, owner: str) -> None:
         super().__init__()
         self.path, self.given, self.wanted, self.owner = "", given, wanted, owner
+
+    def __str__(self) -> str:
+        place = f"{self.owner}.{self.path}".rstrip(".")
+        return f"json: cannot unmarshal {self.given} into Go struct field {place} of type {self.wanted}"
+
+
+class Malformed(Mismatch):
+    """A text that is not what its field wants of a text."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__("", "", "")
+        self.words = words
+
+    def __str__(self) -> str:
+        return self.words
 
 
 def check(name: str, value: Any) -> list[str]:
@@ -132,7 +149,7 @@ def _check_object(name: str, known: dict[str, Field], value: Any) -> list[str]:
         try:
             found = _check_field(name, field, inner)
         except Mismatch as error:
-            error.path = f"{key}.{error.path}" if error.path and not error.path.startswith("[") else key + error.path
+            error.path = f"{key}.{error.path}".rstrip(".")
             raise
         if found:
             unknown += [key + path if path.startswith("[") else f"{key}.{path}" for path in found]
@@ -153,12 +170,7 @@ def _check_field(owner: str, field: Field, value: Any) -> list[str]:
             raise Mismatch(_given(value), f"[]{element}", owner)
         pairs = [(f"[{index}]", item) for index, item in enumerate(value)]
     for step, item in pairs:
-        try:
-            found = _check_one(owner, field, item)
-        except Mismatch as error:
-            error.path = step + (f".{error.path}" if error.path else "")
-            raise
-        unknown += [f"{step}.{path}" for path in found]
+        unknown += [f"{step}.{path}" for path in _check_one(owner, field, item)]
     return unknown
 
 
@@ -167,6 +179,10 @@ def _check_one(owner: str, field: Field, value: Any) -> list[str]:
     if kinds is not None:
         if value is not None and (not isinstance(value, kinds) or (value.__class__ is bool and field.of != "bool")):
             raise Mismatch(_given(value), _GO.get(field.of, field.of), owner)
+        if field.of == "quantity" and isinstance(value, str) and not re.fullmatch(_QUANTITY, value):
+            raise Malformed(f"quantities must match the regular expression '^{_QUANTITY}$'")
+        if field.of == "bytes" and isinstance(value, str):
+            _check_base64(value)
         return []
     known = fields(field.of)
     if known is None or value is None:
@@ -174,6 +190,14 @@ def _check_one(owner: str, field: Field, value: Any) -> list[str]:
     if not isinstance(value, dict):
         raise Mismatch(_given(value), f"v1.{field.of}", owner)
     return _check_object(field.of, known, value)
+
+
+def _check_base64(text: str) -> None:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        wrong = re.search(r"[^A-Za-z0-9+/=]", text)
+        raise Malformed(f"illegal base64 data at input byte {wrong.start() if wrong else len(text)}") from None
 
 
 def _given(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from disttrain.local.server.resources import Resource
+    from disttrain.local.server.store import Record
 
 CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -59,8 +60,10 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
-    return ApiError(409, "AlreadyExists", f'{resource.key} "{name}" already exists', _about(resource, name))
+def already_exists(resource: Resource, record: Record) -> ApiError:
+    leaving = "object is being deleted: " if b'"deletionTimestamp"' in record.raw else ""
+    message = f'{leaving}{resource.key} "{record.name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _about(resource, record.name))
 
 
 def conflict(resource: Resource, name: str, why: str = CHANGED) -> ApiError:

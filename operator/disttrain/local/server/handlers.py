@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from disttrain.local.server import errors, render, scale, strategic
@@ -43,7 +43,9 @@ class Body:
         try:
             return decode(self.data)
         except ValueError as error:
-            raise errors.bad_request(f"the object provided is unrecognized: json parse error: {error}") from None
+            raise errors.bad_request(
+                f"the object provided is unrecognized: couldn't get version/kind; json parse error: {error}"
+            ) from None
 
     def object(self, kind: str) -> Json:
         """The body as an object of a kind, with the fields that say so."""
@@ -125,8 +127,8 @@ class Handlers:
 
         def bound(pod: Json) -> Json:
             if pod["spec"].get("nodeName"):
-                why = f"pod {target.name} is already assigned to node {pod['spec']['nodeName']!r}"
-                raise errors.conflict(target.resource, target.name, why)
+                why = f'pod {target.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+                raise errors.conflict(replace(target.resource, plural=target.label), target.name, why)
             pod["spec"]["nodeName"] = node
             return pod
 

@@ -114,7 +114,9 @@ class LogRequest:
         self.tail, self.limit = target.number("tailLines"), target.number("limitBytes")
         for name, value, least in (("tailLines", self.tail, 0), ("limitBytes", self.limit, 1)):
             if value is not None and value < least:
-                raise errors.bad_request(f"{name}: Invalid value: {value}: must be greater than or equal to {least}")
+                words = f"Invalid value: {value}: must be greater than or equal to {least}"
+                cause = errors.Cause(name, "FieldValueInvalid", words)
+                raise errors.invalid("PodLogOptions", "", target.name, [cause])
         if target.flag("timestamps") or target.query.get("sinceSeconds") or target.query.get("sinceTime"):
             raise errors.not_served("times of log lines, since they are kept as the process wrote them: use tailLines")
 

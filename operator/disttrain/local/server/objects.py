@@ -19,6 +19,7 @@ from disttrain.local.server.schema import NOT_CHECKED
 from disttrain.local.server.store import Json, Record, Store
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: a generated name never spells a word
+IMMORTAL = ("default", "kube-system")
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
@@ -90,8 +91,9 @@ class Objects:
         metadata.pop("generation", None)
         if self._counts_generations(resource):
             metadata["generation"] = 1
-        if metadata.get("name") and self.store.get(resource, namespace, metadata["name"]):
-            raise errors.already_exists(resource, metadata["name"])
+        existing = self.store.get(resource, namespace, metadata.get("name") or "")
+        if existing is not None:
+            raise errors.already_exists(resource, existing)
         faults = names.check(resource, metadata)
         if faults and not metadata.get("name"):
             faults += [NOT_CHECKED] if resource.custom is not None else []
@@ -106,13 +108,13 @@ class Objects:
 
     def _check_identity(self, resource: Resource, namespace: str, obj: Json, name: str = "") -> None:
         """The body must be what the path says, and is completed from it."""
-        given = obj.get("apiVersion"), obj.get("kind")
+        given = obj.get("apiVersion") or resource.api_version, obj.get("kind")
         if given[1] and given[1] != resource.kind and given[0] == resource.api_version and resource.custom is not None:
             cause = Cause("kind", "FieldValueInvalid", f'Invalid value: "{given[1]}": must be {resource.kind}')
             raise errors.invalid(given[1], resource.group, str((obj.get("metadata") or {}).get("name") or ""), [cause])
         if given[1] and given != (resource.api_version, resource.kind):
             raise errors.bad_request(
-                f"{given[1]} in version {given[0]!r} cannot be handled as a {resource.kind}:"
+                f'{given[1]} in version "{given[0]}" cannot be handled as a {resource.kind}:'
                 f" the path is that of {resource.api_version} {resource.kind}"
             )
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
@@ -186,7 +188,11 @@ class Objects:
             raise errors.conflict(resource, record.name)
         if subresource == "status":
             new = {**old, "status": new["status"]} if "status" in new else _without(old, "status")
-            new["metadata"] = metadata = dict(before)
+            if resource.custom is not None:
+                metadata = dict(before)
+            elif "ownerReferences" in before:  # the status of a built-in type takes labels and the like along
+                metadata["ownerReferences"] = before["ownerReferences"]
+            new["metadata"] = metadata
         elif "status" in resource.subresources:
             new = {**new, "status": old["status"]} if "status" in old else _without(new, "status")
         for key in (
@@ -208,7 +214,9 @@ class Objects:
             before.get("finalizers") or ()
         ):
             added = sorted(set(metadata["finalizers"]) - set(before.get("finalizers") or ()))
-            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            listed = ", ".join(f'"{finalizer}"' for finalizer in added)
+            why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            why = f"{why} []string{{{listed}}}"
             cause = Cause("metadata.finalizers", "FieldValueForbidden", f"Forbidden: {why}")
             raise errors.invalid(resource.kind, resource.group, record.name, [cause])
         faults = names.check_metadata(metadata)
@@ -217,7 +225,11 @@ class Objects:
         self._strategy(resource).prepare(resource, new, old, subresource, write)
         if new == old:
             return record  # as the real server: a write that changes nothing makes no version and no event
-        if self._counts_generations(resource) and _spec_of(resource, new) != _spec_of(resource, old):
+        if (
+            self._counts_generations(resource)
+            and subresource != "binding"
+            and _spec_of(resource, new) != _spec_of(resource, old)
+        ):
             metadata["generation"] = int(before.get("generation") or 0) + 1
         stored = self._store(resource, new, record, write)
         if metadata.get("deletionTimestamp") and not write.dry_run:
@@ -240,6 +252,8 @@ class Objects:
     ) -> tuple[Record, bool]:
         """Delete an object, or mark it as terminating. Returns its state and whether it is gone."""
         check_preconditions(resource, record, options.get("preconditions") or {})
+        if resource is NAMESPACES and record.name in IMMORTAL:
+            raise errors.forbidden(resource, record.name, "this namespace may not be deleted")
         obj = record.object()
         metadata = obj["metadata"]
         finalizers = list(metadata.get("finalizers") or ())
@@ -249,7 +263,12 @@ class Objects:
         grace = self._strategy(resource).grace_seconds(obj, options.get("gracePeriodSeconds"))
         known = metadata.get("deletionGracePeriodSeconds")
         if not finalizers and grace == 0 and not self._holds(resource, obj):
-            return (record if write.dry_run else self.store.delete(resource, record)), True
+            if not write.dry_run:
+                self.store.delete(resource, record)
+            if "generation" in metadata and known is None:
+                metadata["generation"] = int(metadata["generation"]) + 1
+            metadata |= {"deletionTimestamp": timestamp(), "deletionGracePeriodSeconds": 0}
+            return self.store.preview(resource, obj, record.version), True
         if (
             metadata.get("deletionTimestamp")
             and (known is None or grace >= known)
@@ -262,7 +281,7 @@ class Objects:
             metadata["finalizers"] = finalizers
         if resource is NAMESPACES:
             obj["status"] = {"phase": "Terminating"}
-        if "generation" in metadata:
+        if "generation" in metadata and known is None:
             metadata["generation"] = int(metadata["generation"]) + 1
         return self._store(resource, obj, record, write), False
 

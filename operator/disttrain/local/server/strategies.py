@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import base64
 
 from disttrain.local.server import builtin_schema, errors
-from disttrain.local.server.errors import Cause
+from disttrain.local.server.errors import ApiError, Cause
 from disttrain.local.server.objects import Write
 from disttrain.local.server.resources import Resource
 from disttrain.local.server.schema import quoted
 from disttrain.local.server.store import Json, encode
 
 
+def _refused(resource: Resource, obj: Json, why: str, write: Write) -> ApiError:
+    """An object that cannot be decoded: said of the object when it was sent whole, of the patch when it was patched."""
+    if write.patching:
+        cause = Cause("patch", "FieldValueInvalid", f"Invalid value: {quoted(encode(obj).decode())}: {why}")
+        return errors.invalid("", "", "", [cause])
+    what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+    return errors.bad_request(f"{what}: {why}")
+
+
 def complain(resource: Resource, obj: Json, unknown: list[str], write: Write) -> None:
     """Tell the client of unknown fields, as its fieldValidation wants: refuse, warn or keep silent."""
     words = [f'unknown field "{path}"' for path in unknown]
     if words and write.field_validation == "Strict":
-        error = f"strict decoding error: {', '.join(words)}"
-        if write.patching:
-            cause = Cause("patch", "FieldValueInvalid", f"Invalid value: {quoted(encode(obj).decode())}: {error}")
-            raise errors.invalid("", "", "", [cause])
-        what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-        raise errors.bad_request(f"{what}: {error}")
+        raise _refused(resource, obj, f"strict decoding error: {', '.join(words)}", write)
     if write.field_validation == "Warn":
         write.warnings += words
 
@@ -31,8 +35,8 @@ def check_metadata(obj: Json) -> list[str]:
     try:
         return [f"metadata.{path}" for path in builtin_schema.check("ObjectMeta", obj["metadata"])]
     except builtin_schema.Mismatch as error:
-        words = f"json: cannot unmarshal {error.given} into Go struct field ObjectMeta.metadata.{error.path}"
-        raise errors.bad_request(f"{words} of type {error.wanted}") from None
+        error.path = f"metadata.{error.path}"
+        raise errors.bad_request(str(error)) from None
 
 
 class Plain:
@@ -43,16 +47,14 @@ class Plain:
         try:
             unknown = builtin_schema.check(resource.kind, changed)
         except builtin_schema.Mismatch as error:
-            what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-            place = f"{error.owner}.{error.path}"
-            words = f"json: cannot unmarshal {error.given} into Go struct field {place} of type {error.wanted}"
-            raise errors.bad_request(f"{what}: {words}") from None
+            raise _refused(resource, new, str(error), write) from None
         if old is not None:
             for key in [key for key in new if key not in changed and new[key] != old.get(key)]:
                 del new[key]
         complain(resource, new, unknown, write)
 
     def grace_seconds(self, obj: Json, asked: int | None) -> int:
+        """How long a deleted object stays: only pods are given time."""
         return 0
 
 
@@ -69,86 +71,46 @@ class Services(Plain):
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
         super().prepare(resource, new, old, subresource, write)
         spec = new.setdefault("spec", {})
-        defaults: Json = {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"}
+        defaults: Json = {
+            "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+        }  # fmt: skip
         for key, value in defaults.items():
             spec.setdefault(key, value)
         if old is not None and "clusterIP" in (old.get("spec") or {}):
             spec.setdefault("clusterIP", old["spec"]["clusterIP"])
         # No proxy runs here, so there is no address to give: a name of a service leads to its pods.
         spec.setdefault("clusterIP", "None")
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        if old is not None and spec["clusterIP"] != old["spec"]["clusterIP"]:
+            words = f"Invalid value: {quoted([spec['clusterIP']])}: may not change once set"
+            cause = Cause("spec.clusterIPs[0]", "FieldValueInvalid", words)
+            raise errors.invalid("Service", "", new["metadata"]["name"], [cause])
+        spec["clusterIPs"] = [spec["clusterIP"]]
         for port in spec.get("ports") or ():
             port.setdefault("protocol", "TCP")
             port.setdefault("targetPort", port.get("port"))
         new.setdefault("status", {"loadBalancer": {}})
 
 
-def _quality(spec: Json) -> str:
-    """The pod's class of service: Guaranteed, Burstable or BestEffort."""
-    resources = [c.get("resources") or {} for key in ("containers", "initContainers") for c in spec.get(key) or ()]
-    if not any(r.get("requests") or r.get("limits") for r in resources):
-        return "BestEffort"
-    for r in resources:
-        limits, requests = r.get("limits") or {}, r.get("requests") or {}
-        if any(key not in limits or requests.get(key, limits[key]) != limits[key] for key in ("cpu", "memory")):
-            return "Burstable"
-    return "Guaranteed"
-
-
-class Pods(Plain):
+class Secrets(Plain):
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
         super().prepare(resource, new, old, subresource, write)
-        if subresource:
-            return
-        spec = new.setdefault("spec", {})
-        causes: list[Cause] = []
-        if not spec.get("containers"):
-            causes.append(Cause("spec.containers", "FieldValueRequired", "Required value"))
-        for kind in ("containers", "initContainers"):
-            for index, container in enumerate(spec.get(kind) or ()):
-                causes += self._container(f"spec.{kind}[{index}]", container)
-        if causes:
-            raise errors.invalid("Pod", "", new["metadata"]["name"], causes)
-        defaults: Json = {
-            "restartPolicy": "Always",
-            "dnsPolicy": "ClusterFirst",
-            "terminationGracePeriodSeconds": 30,
-            "schedulerName": "default-scheduler",
-            "securityContext": {},
-            "enableServiceLinks": True,
-        }
-        for key, value in defaults.items():
-            spec.setdefault(key, value)
-        if old is None:
-            new["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
-
-    def _container(self, path: str, container: Json) -> list[Cause]:
-        causes = []
-        if not container.get("name"):
-            causes.append(Cause(f"{path}.name", "FieldValueRequired", "Required value"))
-        if not container.get("image"):
-            causes.append(Cause(f"{path}.image", "FieldValueRequired", "Required value"))
-        image = str(container.get("image") or "")
-        tag = image.rsplit("/", 1)[-1].partition(":")[2]
-        container.setdefault(
-            "imagePullPolicy", "IfNotPresent" if tag not in ("", "latest") or "@" in image else "Always"
-        )
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        container.setdefault("resources", {})
-        for port in container.get("ports") or ():
-            port.setdefault("protocol", "TCP")
-        return causes
-
-    def grace_seconds(self, obj: Json, asked: int | None) -> int:
-        """A pod that never reached a node, or has ended, goes at once; another waits for its kubelet."""
-        spec: Json = obj.get("spec") or {}
-        phase = (obj.get("status") or {}).get("phase")
-        if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
-            return 0
-        chosen: Any = spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked
-        return max(0, int(chosen))
+        for key, text in (new.pop("stringData", None) or {}).items():
+            new.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+        new.setdefault("type", "Opaque")
 
 
-BY_TYPE: dict[str, Plain] = {"namespaces": Namespaces(), "services": Services(), "pods": Pods()}
+class Events(Plain):
+    def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
+        super().prepare(resource, new, old, subresource, write)
+        about = (new.get("involvedObject") or {}).get("namespace") or "default"
+        if old is None and about != new["metadata"]["namespace"]:
+            words = f"Invalid value: {quoted(about)}: does not match event.namespace"
+            cause = Cause("involvedObject.namespace", "FieldValueInvalid", words)
+            raise errors.invalid("Event", "", new["metadata"]["name"], [cause])
+
+
+BY_TYPE: dict[str, Plain] = {
+    "namespaces": Namespaces(), "services": Services(), "secrets": Secrets(), "events": Events(),
+}  # fmt: skip
 PLAIN = Plain()
