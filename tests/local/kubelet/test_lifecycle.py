@@ -124,6 +124,8 @@ async def test_a_pod_without_a_command_says_what_would_do(cluster: Cluster) -> N
     await cluster.client.post(
         "/api/v1/namespaces/default/pods",
         {
+            "apiVersion": "v1",
+            "kind": "Pod",
             "metadata": {"name": "none"},
             "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]},
         },

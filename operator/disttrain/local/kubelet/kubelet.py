@@ -63,27 +63,31 @@ class Kubelet:
 
     async def start(self) -> None:
         """Register the node and start following the API; returns when all pods that were there are taken up."""
-        await self._client.__aenter__()
-        if self._options.isolation == "mapping":
-            zygote, self.why_not_isolated = await sandbox.Zygote.start("plain"), "asked for"
-        else:
-            zygote, self.why_not_isolated = await sandbox.detect()
-        self._node = Node(
-            client=self._client,
-            zygote=zygote,
-            folder=self._state,
-            options=self._options,
-            capacity=node.capacity(),
-            config=lambda kind, namespace, name: self._config.get((kind, namespace, name)),
-            hosts_changed=self._hosts_changed,
-            pods_of_job=self._pods_of_job,
-        )
-        for name in ("pods", "volumes"):
-            (self._state / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        await self._register()
-        for kind in _CONFIG:  # before the pods: what a pod names is then known if it is there
-            await self._follow(f"/api/v1/{kind}", partial(self._config_change, kind))
-        await self._follow("/api/v1/pods", self._pod_change)
+        async with contextlib.AsyncExitStack() as undo:
+            await undo.enter_async_context(self._client)
+            if self._options.isolation == "mapping":
+                zygote, self.why_not_isolated = await sandbox.Zygote.start("plain"), "asked for"
+            else:
+                zygote, self.why_not_isolated = await sandbox.detect()
+            undo.push_async_callback(zygote.stop)
+            undo.push_async_callback(self._stop_following)
+            self._node = Node(
+                client=self._client,
+                zygote=zygote,
+                folder=self._state,
+                options=self._options,
+                capacity=node.capacity(),
+                config=lambda kind, namespace, name: self._config.get((kind, namespace, name)),
+                hosts_changed=self._hosts_changed,
+                pods_of_job=self._pods_of_job,
+            )
+            for name in ("pods", "volumes"):
+                (self._state / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+            await self._register()
+            for kind in _CONFIG:  # before the pods: what a pod names is then known if it is there
+                await self._follow(f"/api/v1/{kind}", partial(self._config_change, kind))
+            await self._follow("/api/v1/pods", self._pod_change)
+            self._resources = undo.pop_all()
 
     async def stop(self) -> None:
         """Stop all pods gracefully, report their end and let go of everything."""
@@ -92,11 +96,12 @@ class Kubelet:
             worker.stop(why=status.SHUTDOWN)
         while self._tasks:
             await asyncio.wait(self._tasks)
+        await self._resources.aclose()
+
+    async def _stop_following(self) -> None:
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
-        await self._node.zygote.stop()
-        await self._client.__aexit__(None, None, None)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -263,9 +268,14 @@ class Kubelet:
     async def _bind(self, pod: Json) -> bool:
         """Put the pod on this node; False if it is not there any more."""
         metadata = pod["metadata"]
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-        change = {"metadata": {"uid": metadata["uid"]}, "spec": {"nodeName": self._node.name}}
-        bound = await self._insist(lambda: self._client.patch(path, change))
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node.name},
+        }
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
+        bound = await self._insist(lambda: self._client.post(path, binding))
         if bound:
             pod["spec"]["nodeName"] = self._node.name
         return bound

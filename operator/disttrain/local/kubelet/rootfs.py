@@ -32,11 +32,15 @@ def enter(staging: str, mounts: Iterable[Mount]) -> None:
     `staging` is an existing empty folder that the new root is put together on.
     """
     linux.mount("tmpfs", staging, "tmpfs", linux.MS_NODEV, "mode=755")
-    root = _Root(staging)
-    # Parents before what lies in them; a symbolic link of the machine on the way is followed first.
-    resolved = [Mount(m.source, os.path.realpath(m.target), m.read_only) for m in mounts]
-    for mount in sorted(resolved, key=lambda m: m.target.count("/")):
-        root.add(mount)
+    _mirror_entries("/", staging)
+    # A symbolic link of the machine on the way is followed first. Parents come before what lies in them.
+    resolved = sorted(
+        (m._replace(target=os.path.realpath(m.target)) for m in mounts), key=lambda m: m.target.count("/")
+    )
+    for folder in _to_mirror([mount.target for mount in resolved]):
+        _mirror(folder, staging)
+    for mount in resolved:
+        _add(mount, staging)
     try:
         linux.mount("proc", staging + "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     except OSError:
@@ -46,55 +50,50 @@ def enter(staging: str, mounts: Iterable[Mount]) -> None:
     linux.change_root(staging)
 
 
-class _Root:
-    def __init__(self, staging: str) -> None:
-        self._staging = staging
-        self._own = {"/"}  # folders of a tmpfs of ours, where a new entry touches nothing of the machine
-        self._volumes: list[str] = []
-        self._mirror_entries("/")
+def _to_mirror(targets: list[str]) -> list[str]:
+    """The folders of the machine, parents first, in which mount points are lacking. `targets` has parents first."""
+    found: set[str] = set()
+    for index, target in enumerate(targets):
+        in_other = any(target.startswith(other.rstrip("/") + "/") for other in targets[:index])
+        if not in_other and not os.path.lexists(target):
+            folder = os.path.dirname(target)
+            while not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
+            found.add(folder)
+    # All of them before anything is mounted: a tmpfs put over a folder would hide what is mounted in it.
+    return sorted(found - {"/"}, key=lambda folder: folder.count("/"))
 
-    def add(self, mount: Mount) -> None:
-        inside = self._staging + mount.target
-        if not os.path.exists(mount.source):
-            os.makedirs(mount.source)  # a subPath that nobody made yet
-        if not os.path.lexists(inside):
-            self._make_mount_point(mount)
-        linux.bind(mount.source, inside, read_only=mount.read_only)
-        self._volumes.append(mount.target)
 
-    def _make_mount_point(self, mount: Mount) -> None:
-        lacking = [mount.target]
-        while not os.path.isdir(self._staging + (parent := os.path.dirname(lacking[-1]))):
-            lacking.append(parent)
-        in_volume = any(parent == v or parent.startswith(v + "/") for v in self._volumes)
-        if parent not in self._own and not in_volume:
-            self._mirror(parent)
-        for folder in reversed(lacking[1:]):
-            os.mkdir(self._staging + folder)
-            if not in_volume:
-                self._own.add(folder)
-        _make_like(mount.source, self._staging + mount.target)
+def _mirror(folder: str, staging: str) -> None:
+    """Put a tmpfs over `folder` with every entry of the machine's folder bound into it."""
+    mode = stat.S_IMODE(os.stat(folder).st_mode)
+    linux.mount("tmpfs", staging + folder, "tmpfs", linux.MS_NODEV, f"mode={mode:o}")
+    _mirror_entries(folder, staging)
 
-    def _mirror(self, folder: str) -> None:
-        """Put a tmpfs over `folder` with every entry of the machine's folder bound into it."""
-        mode = stat.S_IMODE(os.stat(folder).st_mode)
-        linux.mount("tmpfs", self._staging + folder, "tmpfs", linux.MS_NODEV, f"mode={mode:o}")
-        self._own.add(folder)
-        self._mirror_entries(folder)
 
-    def _mirror_entries(self, folder: str) -> None:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                inside = self._staging + entry.path
-                if entry.is_symlink():
-                    os.symlink(os.readlink(entry.path), inside)
-                    continue
-                _make_like(entry.path, inside)
-                try:
-                    linux.bind(entry.path, inside)
-                except OSError:
-                    # An entry that the caller may not even look at is no use to it either.
-                    (os.rmdir if entry.is_dir() else os.unlink)(inside)
+def _mirror_entries(folder: str, staging: str) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            inside = staging + entry.path
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), inside)
+                continue
+            _make_like(entry.path, inside)
+            try:
+                linux.bind(entry.path, inside)
+            except OSError:
+                # An entry that the caller may not even look at is no use to it either.
+                (os.rmdir if entry.is_dir() else os.unlink)(inside)
+
+
+def _add(mount: Mount, staging: str) -> None:
+    inside = staging + mount.target
+    if not os.path.exists(mount.source):
+        os.makedirs(mount.source)  # a subPath that nobody made yet
+    if not os.path.lexists(inside):
+        os.makedirs(os.path.dirname(inside), exist_ok=True)
+        _make_like(mount.source, inside)
+    linux.bind(mount.source, inside, read_only=mount.read_only)
 
 
 def _make_like(source: str, path: str) -> None:
