@@ -8,7 +8,7 @@ The story, in order; the first that applies wins:
  4. pods of a later round than the job's mean that the job in hand is old;
  5. the first round begins;
  6. success ends the job;
- 7. a lost pod begins the next round, or ends the job;
+ 7. a lost pod begins the next round, or ends the job, once it is sure that it is not the cache that is old;
  8. another size begins the next round;
  9. pods that are missing are made, pods of earlier rounds go, and the status says how it stands.
 
@@ -23,6 +23,7 @@ from typing import Any
 
 from msgspec import structs
 
+from .api import names
 from .api.constants import MANAGED_BY
 from .api.plan import Creation, Deletion, Event, Plan, Refusal, Seen, Settings
 from .api.pods import PodView, Slot
@@ -56,7 +57,7 @@ def reconcile(job: Job, seen: Seen, now: float, settings: Settings) -> Plan:
 
 def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Framework, settings: Settings) -> Plan:
     """The plan for a job that has not ended. Raises Undecided."""
-    status = job.status
+    status, version = job.status, int(job.metadata.resource_version)
     newest = max((pod.round for pod in pods), default=0)
     if status.round and newest > status.round:
         return Plan(stale=True)
@@ -69,7 +70,11 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
     if won := success.reached(view):
         done = structs.replace(job, status=_counted(view))
         end = transitions.end(done, now, "Succeeded", "Succeeded", f"The job has succeeded: {won}.")
-        return _commit(job, transitions.with_result(end, view.current.get(view.leader)))
+        return _commit(
+            job, transitions.with_result(end, view.current.get(view.leader) or view.departed.get(view.leader))
+        )
+    if view.launched and (unsure := [name for name in _names(view) if seen.absent.get(name, -1) < version]):
+        return Plan(look=unsure)
     if verdict := restart.judge(view):
         return _lost(view, verdict, seen, framework)
     change = resize.asked(job, sizes)
@@ -79,7 +84,8 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
     if change:
         message = f"The job is resized, {change}: it restarts at the new size."
         return _begin(job, seen, now, framework, cause="Resize", message=message)
-    if seen.refusal and seen.refusal.reason == "Predecessor" and seen.refusal.kind == "Pod":
+    if seen.refusal and seen.refusal.reason == "Predecessor" and seen.refusal.name in _names(view):
+        # A refusal of another name would be an earlier round's, dealt with already.
         message = "Pods of a deleted job of the same name still hold their names; the next round has names of its own."
         return _begin(job, seen, now, framework, cause=status.round_cause or "Start", message=message)
     return _act(view, this_world, framework, seen.refusal)
@@ -93,15 +99,31 @@ def _view(job: Job, seen: Seen, places: list[Slot], pods: Sequence[PodView], now
         slot = pod.slot
         if slot in members and pod.round == own[slot.role].get(slot.number, job.status.round):
             current[slot] = pod
+    departed = {
+        pod.slot: pod
+        for pod in seen.departed
+        if pod.owner == job.metadata.uid
+        and pod.slot in members
+        and pod.slot not in current
+        and pod.round == job.status.round
+    }
     kept = {pod.uid for pod in current.values()}
     return View(
         job=job,
         now=now,
         slots=places,
         current=current,
+        departed=departed,
         old=[pod for pod in pods if pod.uid not in kept],
         progress=seen.progress or job.status.progress,
     )
+
+
+def _names(view: View) -> list[str]:
+    """Names of the pods that this round lacks."""
+    job = view.job
+    lacking = [slot for slot in view.missing if slot not in view.departed]
+    return [names.pod(job.metadata.name, slot.role, slot.number, job.status.round) for slot in lacking]
 
 
 def _commit(job: Job, status: Status, extra: Sequence[Event] = ()) -> Plan:
@@ -167,10 +189,12 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
     waits = refusal is not None and now < refusal.retry_at
     create: list[Creation] = []
     replaced: dict[Slot, PodView] = {}
-    if view.missing and not (held or final or waits):
-        for pod in view.old:
-            if pod.slot in view.missing and (pod.slot not in replaced or pod.round > replaced[pod.slot].round):
-                replaced[pod.slot] = pod
+    # Two old pods that answer to one name: both go before a third is made.
+    named = [pod for pod in view.old if pod.live and not pod.terminal]
+    crowded = len({pod.slot for pod in named}) < len(named)
+    if view.missing and not (held or final or waits or crowded):
+        missing = set(view.missing)
+        replaced = {pod.slot: pod for pod in sorted(view.old, key=_names_first) if pod.slot in missing}
         create = [
             Creation(manifest=objects.pod(this_world, slot, framework), replaces=replaced.get(slot))
             for slot in view.missing
@@ -198,6 +222,11 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
         wake=refusal.retry_at if refusal and waits else None,
         read_progress=leader if leader and leader.phase == "Running" and leader.deletion is None else None,
     )
+
+
+def _names_first(pod: PodView) -> tuple[bool, int]:
+    """Orders a slot's old pods so that the one which a successor must wait for comes last."""
+    return pod.live and not pod.terminal, pod.round
 
 
 def _status(view: View, refusal: Refusal | None, held: bool) -> Status:

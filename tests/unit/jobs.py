@@ -63,10 +63,16 @@ def done(role: str = "worker", index: int = 0, round_: int = 1, **fields: Any) -
 
 
 def plan(
-    given: Job, *pods: PodView, now: float = NOW, refusal: Refusal | None = None, progress: Progress | None = None
+    given: Job,
+    *pods: PodView,
+    now: float = NOW,
+    refusal: Refusal | None = None,
+    progress: Progress | None = None,
+    absent: Mapping[str, int] | None = None,
 ) -> Plan:
     """One pass of the core."""
-    return reconcile(given, Seen(pods=pods, refusal=refusal, progress=progress), now, SETTINGS)
+    seen = Seen(pods=pods, refusal=refusal, progress=progress, absent=absent or {})
+    return reconcile(given, seen, now, SETTINGS)
 
 
 def settle(given: Job, *pods: PodView, now: float = NOW) -> tuple[Job, Plan]:

@@ -200,10 +200,16 @@ def test_a_command_that_cannot_run_fails_at_once(code: int) -> None:
     ],
 )
 def test_infrastructure_is_not_charged(lost: list[object]) -> None:
-    found = plan(started({"restart": {"limit": 0}}), *lost)  # type: ignore[arg-type]
+    found = plan(started({"restart": {"limit": 0}}), *lost, absent={"digits-worker-1": 8})  # type: ignore[arg-type]
     assert found.commit is not None
     assert (found.commit.state, found.commit.round, found.commit.restarts) == ("Restarting", 2, 0)
     assert found.commit.failures[-1].charged is False
+
+
+@pytest.mark.parametrize("absent", [{}, {"digits-worker-1": 6}])
+def test_a_pod_that_the_cache_lacks_is_looked_for_before_it_counts_as_lost(absent: dict[str, int]) -> None:
+    found = plan(started(), pod(index=0), pod(index=2), absent=absent)  # the job in hand is of version 7
+    assert found == Plan(look=["digits-worker-1"])
 
 
 def test_a_pod_that_was_never_made_is_not_lost() -> None:

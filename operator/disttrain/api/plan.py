@@ -7,7 +7,7 @@ not been written down: restarts are charged once, whoever is leader and whenever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -49,6 +49,12 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     pods: Sequence[PodView] = ()
     """Every pod that carries the job's uid, also of older rounds and being deleted."""
+    absent: Mapping[str, int] = {}
+    """Names of pods that are known not to exist, with the resourceVersion as of which: that of the deletion that was
+    watched, or that of the job in hand when a GET found nothing."""
+    departed: Sequence[PodView] = ()
+    """Pods of the newest round that had ended and have been deleted since, as they were last seen: how they ended must
+    not be lost with them."""
     refusal: Refusal | None = None
     progress: Progress | None = None
     """What the leader printed last, if its log was read."""
@@ -85,6 +91,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Write this status, guarded by the job's resourceVersion, and plan again; do nothing else before it holds."""
     stale: bool = False
     """The job in hand is older than its pods: GET it and plan again."""
+    look: Sequence[str] = ()
+    """GET these pods, which should exist and are not in the cache, and plan again with what was found: a cache that is
+    older than the job in hand must not pass for a loss."""
     objects: Sequence[Manifest] = ()
     """Services (later ConfigMaps, Secrets) to make before the pods; those that exist and are ours are left."""
     create: Sequence[Creation] = ()

@@ -60,6 +60,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     loss: Loss
     charged: bool
+    """It costs one of the restarts that `restart.limit` allows."""
     fails: bool
     """The job ends with this."""
     in_a_row: int
@@ -75,7 +76,7 @@ def losses(view: View) -> list[Loss]:
     """
     found = []
     for slot in view.slots:
-        pod = view.current.get(slot)
+        pod = view.current.get(slot) or view.departed.get(slot)
         if slot in view.completed:
             continue
         if pod is None:
@@ -118,7 +119,7 @@ def judge(view: View) -> Verdict | None:
     if before >= limit:
         tried = f"after {before} restarts without progress" if before else "and restart.limit allows no restart"
         message = f"{_capital(loss)}, {tried} (restart.limit is {limit}). `kubectl logs {_pod(loss)}` shows why."
-        return Verdict(loss=loss, charged=True, fails=True, in_a_row=before, message=message)
+        return Verdict(loss=loss, charged=False, fails=True, in_a_row=before, message=message)
     message = f"{_capital(loss)}; restart {before + 1} of {limit} follows."
     return Verdict(loss=loss, charged=True, fails=False, in_a_row=before + 1, message=message)
 

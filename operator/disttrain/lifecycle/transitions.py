@@ -73,12 +73,14 @@ def begin(
 
 def restarted(view: View, verdict: Verdict, status: Status) -> Status:
     """The status with a loss and, where it is one, its charge."""
+    status = structs.replace(status, failures=_failures(view, verdict))
+    if not verdict.charged:
+        return status
     return structs.replace(
         status,
-        failures=_failures(view, verdict),
-        restarts=status.restarts + verdict.charged,
+        restarts=status.restarts + 1,
         restarts_in_a_row=verdict.in_a_row,
-        restart_checkpoint=max(step(view), status.restart_checkpoint) if verdict.charged else status.restart_checkpoint,
+        restart_checkpoint=max(step(view), status.restart_checkpoint),
     )
 
 
@@ -94,7 +96,7 @@ def _failures(view: View, verdict: Verdict) -> list[Failure]:
         reason=loss.reason,
         exit_code=loss.exit_code,
         time=stamp(view.now),
-        charged=verdict.charged and not verdict.fails,
+        charged=verdict.charged,
     )
     return [*view.job.status.failures, failure][-KEPT_FAILURES:]
 

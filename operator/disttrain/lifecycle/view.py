@@ -22,6 +22,8 @@ class View(Struct, frozen=True, kw_only=True, dict=True):
     """The world's slots in order of rank, the leader first."""
     current: Mapping[Slot, PodView]
     """Pods of the round that their slot is in."""
+    departed: Mapping[Slot, PodView] = {}
+    """Pods of this round that had ended and are gone since."""
     old: Sequence[PodView]
     """Pods of earlier rounds, or of slots that are no more."""
     progress: Progress | None = None
@@ -40,7 +42,8 @@ class View(Struct, frozen=True, kw_only=True, dict=True):
             for role in dict.fromkeys(slot.role for slot in self.slots)
             for number in ranges.unpack(self.job.role_status(role).completed)
         }
-        return known | {slot for slot, pod in self.current.items() if pod.succeeded}
+        ended = [*self.departed.items(), *self.current.items()]
+        return known | {slot for slot, pod in ended if pod.succeeded}
 
     @property
     def launched(self) -> bool:
