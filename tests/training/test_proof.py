@@ -23,9 +23,11 @@ def alone(launcher: Launcher) -> list[float]:
     return run.losses
 
 
-@pytest.mark.parametrize("world", [2, 3, 4])
-def test_the_loss_of_each_step_is_that_of_a_single_process(launcher: Launcher, alone: list[float], world: int) -> None:
-    run = launcher.torchrun(world, *FLAGS)
+@pytest.mark.parametrize(("world", "accumulate"), [(2, 1), (3, 1), (4, 1), (2, 3)])
+def test_the_loss_of_each_step_is_that_of_a_single_process(
+    launcher: Launcher, alone: list[float], world: int, accumulate: int
+) -> None:
+    run = launcher.torchrun(world, *FLAGS, f"--accumulate={accumulate}")
     assert run.wait() == 0, run.output
     assert run.losses == pytest.approx(alone, rel=0, abs=1e-5)
     assert run.progress[-1]["worldSize"] == world

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from training.launch import TRAIN, Launcher, Run
+from training.launch import Launcher, Run
 
 KEYS = {"rank", "worldSize", "epoch", "epochs", "step", "of", "loss", "samplesPerSecond", "time", "final", "metrics"}
 
@@ -60,20 +60,3 @@ def test_progress_lines_keep_the_contract(run: Run) -> None:
 
 def test_the_final_line_is_the_termination_message(run: Run, last_words: Path) -> None:
     assert json.loads(last_words.read_text()) == run.progress[-1]
-
-
-def test_a_finished_training_is_not_done_again(run: Run, launcher: Launcher, last_words: Path) -> None:
-    again = launcher.torchrun(1, f"--checkpoint-dir={last_words.parent / 'state'}", DISTTRAIN_WORLD_SIZE="3")
-    assert again.wait() == 0, again.output
-    assert "resumed from checkpoint r000000-s0000000300 at step 300/300" in again.lines
-    assert again.progress[-1]["result"] == run.progress[-1]["result"] | {
-        "loss": pytest.approx(run.progress[-1]["result"]["loss"], abs=1e-5)
-    }
-    assert "WARNING: the job has 3 processes, this one sees a world of 1: each pod trains alone" in again.output
-
-
-def test_a_world_that_is_half_described_is_refused(launcher: Launcher) -> None:
-    run = launcher.start(["-m", TRAIN], MASTER_ADDR="digits-worker-0")
-    assert run.wait() == 1
-    assert run.output.startswith("error: MASTER_ADDR is 'digits-worker-0' but RANK and WORLD_SIZE are not set")
-    assert "start with torchrun" in run.output

@@ -34,6 +34,7 @@ from ..checkpoint import Checkpoint, Checkpoints, CheckpointWriter, job_round
 from ..data import digits
 from ..progress import Progress
 from ..sampling import GlobalBatchSampler, Indices, shard
+from ..shutdown import Refused
 from . import options, snapshot
 from .distributed import World, joined
 from .metrics import Tally
@@ -269,7 +270,12 @@ class Trainer:
         folder, writers = options.checkpoint_dir, []
 
         def claim() -> None:
-            writers.append(CheckpointWriter(folder, round_=round_, keep_last=options.keep_last))
+            writer = CheckpointWriter(folder, round_=round_, keep_last=options.keep_last)
+            if not options.resume and any(checkpoint.round == writer.round for checkpoint in writer.all()):
+                raise Refused(
+                    f"--no-resume, but {folder} has checkpoints of this very round: give another --checkpoint-dir"
+                )
+            writers.append(writer)
 
         self.world.on_rank_0(claim)
         return writers[0] if writers else None
