@@ -274,11 +274,21 @@ class Kubelet:
             "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
             "target": {"apiVersion": "v1", "kind": "Node", "name": self._node.name},
         }
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
-        bound = await self._insist(lambda: self._client.post(path, binding))
-        if bound:
-            pod["spec"]["nodeName"] = self._node.name
-        return bound
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        if not await self._insist(lambda: self._client.post(f"{path}/binding", binding)):
+            # Gone, or bound already: by a call of ours whose answer was lost, say.
+            found: Json = {}
+
+            async def look() -> Json:
+                found.update(await self._client.get(path))
+                return found
+
+            if not await self._insist(look) or found["metadata"]["uid"] != metadata["uid"]:
+                return False
+            if found["spec"].get("nodeName") != self._node.name:
+                return False
+        pod["spec"]["nodeName"] = self._node.name
+        return True
 
     # --- names
 
