@@ -32,6 +32,15 @@ def _watch(parent: int) -> None:
     os._exit(1)
 
 
+def operator_command(kubeconfig: str, parent: str) -> list[str]:
+    """The command line of an operator for a cluster on this machine, which ends with the process `parent`."""
+    return [
+        *(sys.executable, "-P", "-m", "disttrain", "operator"),  # -P: nothing is imported from where the user is
+        *("--kubeconfig", kubeconfig, "--listen", "none", "--allot-ports", "--progress-seconds", "2"),
+        *("--parent", parent),
+    ]
+
+
 async def start_operator(kubeconfig: Path, log: Path) -> asyncio.subprocess.Process:
     """The real operator, against the cluster of the kubeconfig; its output goes to `log`.
 
@@ -39,9 +48,7 @@ async def start_operator(kubeconfig: Path, log: Path) -> asyncio.subprocess.Proc
     """
     with log.open("ab") as file:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "disttrain", "operator"),  # -P: nothing is imported from where the user is
-            *("--kubeconfig", str(kubeconfig), "--listen", "none", "--allot-ports"),
-            *("--progress-seconds", "2", "--parent", str(os.getpid())),
+            *operator_command(str(kubeconfig), str(os.getpid())),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=file,
             stderr=file,

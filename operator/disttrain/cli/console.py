@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -30,6 +31,17 @@ def usage(message: str) -> CliError:
 def output_option(parser: argparse.ArgumentParser, *choices: str, default: str = "text") -> None:
     """Adds `--output`."""
     parser.add_argument("-o", "--output", choices=(default, *choices), default=default, help=f"default: {default}")
+
+
+def mapping(text: str) -> tuple[str, Path]:
+    """`/app=./src`: the path that pods see, and what is there."""
+    there, equals, here = text.partition("=")
+    if not equals or not there.startswith("/") or not here:
+        raise argparse.ArgumentTypeError(f"{text!r} is not PATH=HERE with an absolute PATH, such as /app=./src")
+    path = Path(here).resolve()
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"{text!r}: there is no {here} here")
+    return there, path
 
 
 def print_json(document: Any, *, lines: bool = False) -> None:

@@ -50,6 +50,7 @@ class Follower:
         self._streams: dict[_Run, asyncio.Task[None]] = {}
         self._finished: set[_Run] = set()
         self._stalled: asyncio.TimerHandle | None = None
+        self._unfolding: set[str] = set()
         self.job: Job = msgspec.convert(job, Job)
         self.pods: dict[str, PodView] = {}
         self.progress: Progress | None = None
@@ -57,6 +58,8 @@ class Follower:
         """Pod name -> the last lines of its main container."""
         self.hopeless = ""
         """Why the job will never run, in words; empty while it may."""
+        self.stopping = False
+        """Set by whoever stops the pods: the tracebacks with which they end are then no news, and stay in the files."""
         self.over = asyncio.Event()
         """Set once the job has ended, or is hopeless."""
         self.quiet = asyncio.Event()
@@ -155,7 +158,13 @@ class Follower:
         text = text.rstrip("\r").rpartition("\r")[2]  # of a bar that paints over itself, the last picture
         if tail is not None:
             tail.append(text)
-        self._shown.line(who, text)
+        if self.stopping and text.startswith("Traceback "):
+            self._unfolding.add(who)
+        elif who in self._unfolding:
+            if not text.startswith(" "):  # the exception's own line, the last of its traceback
+                self._unfolding.discard(who)
+        else:
+            self._shown.line(who, text)
 
     def _show(self) -> None:
         if all(pod.terminal for pod in self.pods.values()) and all(task.done() for task in self._streams.values()):

@@ -28,7 +28,7 @@ from typing import TextIO
 
 from . import manifest as manifests
 from . import preflight, runs
-from .console import CliError, fail, output_option, print_json, span
+from .console import CliError, fail, mapping, output_option, print_json, span
 from .runner import Outcome, Runner, Wanted
 from .view import choose
 
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--map",
         action="append",
         default=[],
-        type=_mapping,
+        type=mapping,
         metavar="PATH=HERE",
         help="what the pods find at PATH is HERE on this machine; repeatable",
     )
@@ -148,14 +148,3 @@ def _duration(text: str) -> float:
     if not 0 < seconds < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90s, 10m or 2h")
     return seconds
-
-
-def _mapping(text: str) -> tuple[str, Path]:
-    """`/app=./src`: the path that pods see, and what is there."""
-    there, equals, here = text.partition("=")
-    if not equals or not there.startswith("/") or not here:
-        raise argparse.ArgumentTypeError(f"{text!r} is not PATH=HERE with an absolute PATH, such as /app=./src")
-    path = Path(here).resolve()
-    if not path.exists():
-        raise argparse.ArgumentTypeError(f"{text!r}: there is no {here} here")
-    return there, path

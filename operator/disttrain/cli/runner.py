@@ -128,14 +128,20 @@ class Runner:
         words = {
             "over": f"cannot run: {follower.hopeless}",
             "interrupted": f"was stopped by {signal.Signals(self._interrupts.number).name}",
-            "dead": f"has lost its operator, which ended with {session.operator.returncode}: see operator.log",
+            "dead": f"has lost its operator, which ended with {session.operator.returncode}: {self._last_words()}",
             "": f"was stopped: it has not ended within {span(self._wanted.timeout or 0)}",
         }[happened]
         await self._stop(session, follower, "stopping")
         return words
 
+    def _last_words(self) -> str:
+        """The last line that the operator wrote."""
+        lines = (self._run.path / "operator.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
     async def _stop(self, session: Session, follower: Follower, why: str) -> None:
         """Asks the pods to end and waits as long as their grace; a second Ctrl-C cuts that short."""
+        follower.stopping = True
         await children.stop(session.operator)  # it would replace them
         grace = await session.stop_pods()
         if not grace:
