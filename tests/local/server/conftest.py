@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from disttrain.local.kubeconfig import write_kubeconfig
 from disttrain.local.server import ApiServer
@@ -106,3 +107,29 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     """A small pod."""
     containers = [{"name": "main", "image": "none", "command": ["sleep", "1"]}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+
+
+WIDGETS = "/apis/example.dev/v1/namespaces/default/widgets"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def widget_crd() -> dict[str, Any]:
+    """A CRD that uses what a CRD can: defaults at depth, lists by key, rules, printer columns, both subresources."""
+    crd: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("widget-crd.yaml").read_text())
+    return crd
+
+
+def widget(name: str = "w", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.dev/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": "small", **spec},
+    }
+
+
+@pytest.fixture
+async def widgets(client: Client) -> Client:
+    """A client of a server that has the widgets' type."""
+    await client.ok("POST", CRDS, widget_crd())
+    return client
