@@ -110,3 +110,16 @@ def test_a_reader_that_went_away_does_not_matter() -> None:
     assert process.stdout is not None
     process.stdout.close()
     assert process.wait(timeout=60) == 3
+
+
+def test_what_every_framework_uses_needs_none_and_not_the_operator() -> None:
+    done = python(
+        "import pkgutil, importlib, disttrain_training as package\n"
+        "for module in pkgutil.iter_modules(package.__path__):\n"
+        "    if not module.ispkg:\n"
+        "        importlib.import_module(f'disttrain_training.{module.name}')\n"
+        "        print(module.name)\n"
+        "assert not {'torch', 'sklearn', 'disttrain'} & set(sys.modules)"
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"checkpoint", "data", "progress", "sampling", "shutdown"} <= set(done.stdout.split())

@@ -73,7 +73,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     whole, count, positive, fraction = _number(int, 0), _number(int, 1), _number(float, 0.0), _number(float, 0.0, 0.99)
 
     length = parser.add_argument_group("how long")
-    length.add_argument("--epochs", type=count, default=5, help="5 reach an accuracy of about 0.975")
+    length.add_argument("--epochs", type=count, default=5, help="5 reach an accuracy of about 0.98")
     length.add_argument("--max-steps", type=count, help="end after so many optimizer steps, resumed ones counted")
 
     batch = parser.add_argument_group("batches and learning rate")
