@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,8 @@ def interpreter(given: str | None) -> Path:
     found = shutil.which(given)
     if found is None:
         raise usage(f"--python {given}: there is no such program; give the path of a Python, such as .venv/bin/python")
-    return Path(found).absolute()  # not resolved: a virtual environment's link is what makes it one
+    # Not resolved: a virtual environment's link is what makes it one.
+    return Path(os.path.normpath(Path(found).absolute()))
 
 
 def modules(words: Iterable[str]) -> list[str]:
@@ -56,7 +58,7 @@ def check(python: Path, words: Iterable[str]) -> None:
         raise usage(f"{python} is not a Python that works ({last}): name another with --python")
     missing = asked.stdout.split()
     if missing:
-        names = " and ".join(missing)
+        names = ", ".join(missing)
         packages = " ".join(INSTALL[name] for name in missing)
         raise CliError(
             f"the job's command needs {names}, which {python} cannot import: install it with "
