@@ -57,6 +57,8 @@ def command(options: argparse.Namespace) -> int:
         return {"up": _up, "down": _down, "status": _status}[options.action](options, state)
     except cluster.ClusterError as error:
         raise CliError(str(error)) from None
+    except OSError as error:
+        raise CliError(f"the state folder {state} cannot be used ({error}): choose another with --state") from None
 
 
 def _up(options: argparse.Namespace, state: Path) -> int:
