@@ -52,7 +52,7 @@ class Options:
     workers: int = 24
     """Jobs that are worked on at once."""
     writes: int = 32
-    """Calls that change something, at once."""
+    """Calls that make, change or delete objects of jobs, at once."""
     progress_seconds: float = 30.0
     """Seconds between two looks at a running leader's log; 0: never."""
     allot_ports: bool = False
@@ -77,9 +77,14 @@ async def serve(options: Options, credentials: Login, reconcile: Reconcile, stop
         loop.add_signal_handler(number, stop.set)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(Transport(credentials, writes=options.writes, observe=metrics.call))
+        api = await stack.enter_async_context(Transport(credentials, observe=metrics.call))
         queue: WorkQueue[Key] = WorkQueue()
-        informer = PodInformer(api, lambda old, new: controller.pod_changed(old, new), options.namespaces)
+        informer = PodInformer(
+            api,
+            lambda old, new: controller.pod_changed(old, new),
+            lambda last, version: controller.pod_vanished(last, version),
+            options.namespaces,
+        )
         recorder = Recorder(api, time.time)
         controller = Controller(
             api,
@@ -90,6 +95,7 @@ async def serve(options: Options, credentials: Login, reconcile: Reconcile, stop
             recorder=recorder,
             meter=metrics,
             now=time.time,
+            writes=options.writes,
         )
         resync = asyncio.Event()
         confirmed = loop.time()
@@ -187,3 +193,4 @@ def set_up_logging(options: Options) -> None:
     logging.basicConfig(level=options.log_level.upper(), handlers=[handler], force=True)
     for name in ("kopf", "asyncio", "aiohttp"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # it warns that signals are not its own

@@ -1,8 +1,9 @@
 """Carries out what a plan says: makes objects and pods, replaces and deletes pods.
 
-The order within a slot is: take the `live` label off (so that the name no longer resolves to the dying pod), delete,
-make the successor; slots go side by side. Everything is made with POST: what has the name already is looked at, and
-left alone unless its controller is this very job. Changes and deletions carry the uid of what they mean.
+The first pod is made alone and strictly checked, then the others. The order within a slot is: take the `live` label off
+(so that the name no longer resolves to the dying pod), delete, make the successor; slots go side by side.
+Everything is made with POST: what has the name already is looked at, and left alone unless its controller is this very
+job. Changes and deletions carry the uid of what they mean.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import msgspec
 
 from ..api.constants import KIND, LABEL_JOB_UID, LABEL_LIVE
 from ..api.plan import Creation, Deletion, Manifest, Plan
-from ..api.pods import WirePod, view
+from ..api.pods import PodView, WirePod, view
 from ..api.types import Base, Job, Metadata
 from .errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Refused, ServerError
 from .informer import PodCache
+from .jobs import AnyJob
+from .limiter import FairLimiter
 from .transport import MERGE, Api
 
 T = TypeVar("T")
@@ -31,6 +34,8 @@ PATHS = {
     "Secret": "/api/v1/namespaces/{}/secrets",
 }
 
+ObjectName = tuple[str, str]
+"""Kind and name."""
 Reason = Literal["Invalid", "Forbidden", "NameTaken", "Predecessor"]
 
 
@@ -95,34 +100,70 @@ def judge(error: Refused, kind: str, name: str) -> Exception:
 
 
 class Applier:
-    """Carries out plans. `at_once` bounds the calls of one job, so that no job holds up the others."""
+    """Carries out plans. `writes` bounds the calls of all jobs at once, `at_once` those of one job."""
 
-    def __init__(self, api: Api, pods: PodCache, clock: Callable[[], float], *, at_once: int = 16) -> None:
+    def __init__(
+        self, api: Api, pods: PodCache, clock: Callable[[], float], *, writes: int = 32, at_once: int = 16
+    ) -> None:
         self._api = api
         self._pods = pods
         self._clock = clock
+        self._writes = FairLimiter(writes)
         self._at_once = at_once
         self.stopping = False
 
-    async def act(self, job: Job, plan: Plan) -> int:
+    async def act(self, job: Job, plan: Plan, known: set[ObjectName]) -> int:
         """Does what the plan says, as far as it goes; returns how many pods were made.
 
+        `known` holds the names of the objects that are certain to be the job's: it is added to. Objects come before
+        the first pod, or beside it where they are known, since then they are merely looked after.
         Raises Verdict, NamespaceEnds, ApiError or Stopped; what was done until then holds.
         """
-
-        async def make(manifest: Manifest) -> None:
-            await self._make(job, manifest, strict=True)
+        names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in plan.objects}
+        first = [self._make_object(job, manifest) for manifest in plan.objects]
+        made = 0
+        if plan.create and names <= known:
+            first.append(self._replace(job, plan.create[0], strict=True))
+            made = 1
+        await self._together(first)
+        known |= names
 
         async def replace(creation: Creation) -> None:
             await self._replace(job, creation, strict=False)
 
-        await self._each(plan.objects, make)
-        made = 0
-        if plan.create:
-            await self._replace(job, plan.create[0], strict=True)
-            made = 1 + await self._each(plan.create[1:], replace)
+        if plan.create and not made:
+            await self._together([self._replace(job, plan.create[0], strict=True)])
+            made = 1
+        made += await self._each(plan.create[1:], replace)
         await self._each(plan.delete, self._delete)
         return made
+
+    async def look(self, job: AnyJob, names: Sequence[str]) -> list[str]:
+        """Which of these pods the job does not have, as it is now. What there is goes into the cache."""
+        path = PATHS["Pod"].format(quote(job.metadata.namespace))
+        absent: list[str] = []
+
+        async def get(name: str) -> None:
+            try:
+                pod = view(_pod(await self._api.call("GET", f"{path}/{quote(name)}")))
+            except NotFound:
+                absent.append(name)
+                return
+            self._pods.found(pod)
+            if pod.job_uid != job.metadata.uid:
+                absent.append(name)
+
+        await self._each(names, get)
+        return absent
+
+    async def _together(self, calls: Sequence[Awaitable[None]]) -> None:
+        """Does all at once; raises the first failure when all have ended."""
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if self.stopping:
+            raise Stopped
 
     async def _each(self, items: Sequence[T], action: Callable[[T], Awaitable[None]]) -> int:
         """Does the action to each, a few at once. After a failure none is begun any more; the first is raised."""
@@ -149,9 +190,16 @@ class Applier:
         return len(items)
 
     async def _replace(self, job: Job, creation: Creation, *, strict: bool) -> None:
-        if creation.replaces is not None:
-            await self._delete(Deletion(pod=creation.replaces, unlist=True))
+        """Makes a slot's next pod. One that has ended gives way afterwards: nothing resolves to it any more."""
+        old = creation.replaces
+        if old is not None and not old.terminal:
+            await self._delete(Deletion(pod=old, unlist=True))
         await self._make(job, creation.manifest, strict=strict)
+        if old is not None and old.terminal:
+            await self._delete(Deletion(pod=old, unlist=False))
+
+    async def _make_object(self, job: Job, manifest: Manifest) -> None:
+        await self._make(job, manifest, strict=True)
 
     async def _make(self, job: Job, manifest: Manifest, *, strict: bool) -> None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -160,7 +208,8 @@ class Applier:
         body = msgspec.json.encode(manifest)
         for last in (False, True):
             try:
-                answer = await self._api.call("POST", path + query, body)
+                async with self._writes.turn(job.key):
+                    answer = await self._api.call("POST", path + query, body)
             except AlreadyExists:
                 try:
                     answer = await self._api.call("GET", f"{path}/{quote(name)}")
@@ -195,21 +244,33 @@ class Applier:
         raise Verdict("NameTaken", kind, name, "NameTaken", words)
 
     async def _delete(self, deletion: Deletion) -> None:
-        pod = deletion.pod
-        if self._pods.get(pod.uid) is None:
+        pod = self._pods.get(deletion.pod.uid)
+        if pod is None:
             return
         path = f"{PATHS['Pod'].format(quote(pod.namespace))}/{quote(pod.name)}"
+        key = (pod.namespace, pod.job)
         try:
             if deletion.unlist and pod.live and not pod.terminal:
-                patch = {"metadata": {"uid": pod.uid, "labels": {LABEL_LIVE: None}}}
-                self._take(
-                    await self._api.call("PATCH", f"{path}?fieldManager=disttrain", msgspec.json.encode(patch), MERGE)
-                )
-            options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": pod.uid}}
-            self._take(await self._api.call("DELETE", path, msgspec.json.encode(options)))
-        except (NotFound, Conflict):
-            pass  # it is gone, or another pod has its name: either way there is nothing left to delete
+                patch = msgspec.json.encode({"metadata": {"uid": pod.uid, "labels": {LABEL_LIVE: None}}})
+                async with self._writes.turn(key):
+                    self._take(await self._api.call("PATCH", f"{path}?fieldManager=disttrain", patch, MERGE))
+            if pod.deletion is None:
+                options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": pod.uid}}
+                async with self._writes.turn(key):
+                    self._take(await self._api.call("DELETE", path, msgspec.json.encode(options)))
+        except NotFound:
+            pass
+        except Conflict:
+            if await self._is_there(path, pod.uid):
+                raise
         self._pods.deleting(pod.uid, self._clock())
+
+    async def _is_there(self, path: str, uid: str) -> bool:
+        """Whether the name still belongs to the pod of this uid."""
+        try:
+            return _owned(await self._api.call("GET", path)).metadata.uid == uid
+        except NotFound:
+            return False
 
     def _take(self, body: bytes) -> None:
         """Puts the pod of an answer into the cache; a DELETE may also answer with a bare Status."""

@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ..api.plan import Event, Plan, Reconcile, Refusal, Seen, Settings
 from ..api.pods import PodView
-from ..api.types import Job, Progress, Status
-from .apply import Applier, NamespaceEnds, Stopped, Verdict
+from ..api.types import Progress, Status
+from .apply import Applier, NamespaceEnds, ObjectName, Stopped, Verdict
 from .errors import ApiError, Conflict, NoAnswer, NotFound, ServerError
 from .informer import PodCache
 from .jobs import (
     AnyJob,
     BrokenJob,
     Key,
-    broken_status,
+    broken_plan,
     decode_job,
     decode_list,
     job_path,
@@ -76,7 +75,19 @@ class Meter(Protocol):
 class Record:
     """What the loop knows of one job."""
 
-    __slots__ = ("doomed", "finished", "job", "progress", "refusal", "refusals", "rest_until", "written")
+    __slots__ = (
+        "absent",
+        "departed",
+        "doomed",
+        "finished",
+        "job",
+        "objects",
+        "progress",
+        "refusal",
+        "refusals",
+        "rest_until",
+        "written",
+    )
 
     def __init__(self, job: AnyJob) -> None:
         self.job = job
@@ -90,6 +101,11 @@ class Record:
         self.doomed = False
         """Its namespace is being terminated."""
         self.finished = False
+        self.objects: set[ObjectName] = set()
+        """Objects that are known to be there and the job's."""
+        self.absent: dict[str, int] = {}
+        self.departed: dict[str, PodView] = {}
+        """As `Seen` has them, since the round began; departed by uid."""
 
 
 class Controller:
@@ -107,6 +123,7 @@ class Controller:
         meter: Meter,
         follower: Follower | None = None,
         now: Callable[[], float],
+        writes: int = 32,
         at_once: int = 16,
     ) -> None:
         self._api = api
@@ -119,7 +136,7 @@ class Controller:
         self.follower = follower
         self._now = now
         self._clock = asyncio.get_running_loop().time
-        self._applier = Applier(api, pods, now, at_once=at_once)
+        self._applier = Applier(api, pods, now, writes=writes, at_once=at_once)
         self.jobs: dict[Key, Record] = {}
 
     # ---------------------------------------------------------------------------------------- what is seen
@@ -145,22 +162,33 @@ class Controller:
         if record is not None and (record.job.metadata.uid == job.metadata.uid or version(record.job) < version(job)):
             self._forget(job.key)
 
-    def pod_changed(self, old: PodView | None, new: PodView | None) -> None:
+    def pod_changed(self, old: PodView | None, new: PodView) -> None:
         """Takes a change of a pod. What people wait for is seen to at once, counters are gathered."""
-        pod = new or old
-        if pod is None:
-            return
-        key = (pod.namespace, pod.job)
-        record = self.jobs.get(key)
-        if record is None or record.job.metadata.uid != pod.job_uid:
+        key = (new.namespace, new.job)
+        record = self._record_of(new)
+        if record is None:
             return
         rest = record.rest_until - self._clock()
-        if new is None or (old is not None and (new.deletion is None) != (old.deletion is None)) or new.failed:
+        if new.failed or (old is not None and (new.deletion is None) != (old.deletion is None)):
             self._queue.add_after(key, rest)
         elif new.succeeded:
             self._queue.add_after(key, rest + SOON if rest > 0 else 0.0)
         else:
             self._queue.add_after(key, LAZY)
+
+    def pod_vanished(self, last: PodView, version: int) -> None:
+        """Takes a pod's end: `last` is how it was, gone as of a resourceVersion."""
+        record = self._record_of(last)
+        if record is None:
+            return
+        record.absent[last.name] = version
+        if last.ended and last.round >= record.job.status.round:
+            record.departed[last.uid] = last
+        self._queue.add_after((last.namespace, last.job), record.rest_until - self._clock())
+
+    def _record_of(self, pod: PodView) -> Record | None:
+        record = self.jobs.get((pod.namespace, pod.job))
+        return record if record is not None and record.job.metadata.uid == pod.job_uid else None
 
     def progressed(self, key: Key, progress: Progress) -> None:
         """Takes what a job's leader printed."""
@@ -212,6 +240,9 @@ class Controller:
     def _take(self, record: Record, job: AnyJob) -> None:
         if record.job.metadata.generation != job.metadata.generation:
             record.refusal, record.refusals = None, 0
+        if record.job.status.round != job.status.round:
+            record.absent.clear()
+            record.departed.clear()
         record.job = job
 
     def _forget(self, key: Key) -> None:
@@ -261,20 +292,20 @@ class Controller:
         for _ in range(TURNS):
             record = self.jobs.get(key)
             if record is None or record.doomed or record.job.metadata.deletion_timestamp is not None:
+                self._queue.succeed(key)
                 self._follow(key, None)
                 return
             if self._applier.stopping:
                 raise Stopped
-            if isinstance(record.job, BrokenJob):
-                plan = Plan(status=broken_status(record.job, _stamp(self._now())))
-            else:
-                plan = self._plan(record, record.job)
+            plan = self._plan(record)
             try:
                 if plan.stale:
                     await self._refresh(key, record)
                 elif plan.commit is not None:
                     await self._write(key, record, plan.commit)
                     self._record(record, plan)
+                elif plan.look:
+                    await self._look(record, plan.look)
                 elif not await self._act(key, record, plan):
                     await self._settle(key, record, plan)
                     self._queue.succeed(key)
@@ -293,14 +324,32 @@ class Controller:
         log.warning("job %s/%s did not settle in %d plans; going on later", *key, TURNS)
         self._queue.retry(key)
 
-    def _plan(self, record: Record, job: Job) -> Plan:
+    def _plan(self, record: Record) -> Plan:
+        job = record.job
+        if isinstance(job, BrokenJob):
+            return broken_plan(job, self._now())
         began = self._clock()
-        seen = Seen(pods=self._pods.of(job.metadata.uid), refusal=record.refusal, progress=record.progress)
+        seen = Seen(
+            pods=self._pods.of(job.metadata.uid),
+            absent=dict(record.absent),
+            departed=tuple(record.departed.values()),
+            refusal=record.refusal,
+            progress=record.progress,
+        )
         plan = self._reconcile(job, seen, self._now(), self._settings)
         ended = self._clock()
         record.rest_until = ended + SHARE * (ended - began)
         record.finished = plan.finished
+        if plan.finished:
+            record.absent.clear()
+            record.departed.clear()
         return plan
+
+    async def _look(self, record: Record, names: Sequence[str]) -> None:
+        """Looks for pods that should be there and are not in the cache. Raises ApiError."""
+        job = record.job
+        for name in await self._applier.look(job, names):
+            record.absent[name] = version(job)
 
     async def _act(self, key: Key, record: Record, plan: Plan) -> bool:
         """Carries out the plan. Returns whether there was anything to do."""
@@ -308,7 +357,7 @@ class Controller:
         if isinstance(job, BrokenJob) or not (plan.objects or plan.create or plan.delete):
             return False
         try:
-            made = await self._applier.act(job, plan)
+            made = await self._applier.act(job, plan, record.objects)
         except NamespaceEnds:
             record.doomed = True
             log.info("job %s/%s: its namespace is being terminated", *key)
@@ -390,7 +439,3 @@ class Controller:
             self.observe(job)
         elif version(record.job) < version(job):
             self._take(record, job)
-
-
-def _stamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,7 +11,6 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +18,7 @@ import msgspec
 
 from ..api.constants import API_VERSION, KIND
 from ..api.plan import Event
+from ..api.times import stamp as format_time
 from .errors import ApiError, NotFound
 from .jobs import AnyJob
 from .transport import MERGE, Api
@@ -64,7 +64,7 @@ class Recorder:
 
     def record(self, job: AnyJob, event: Event) -> None:
         """Takes an event. Never blocks; drops what is too much."""
-        meta, stamp = job.metadata, _stamp(self._now())
+        meta, stamp = job.metadata, format_time(self._now())
         message = event.message[:MAX_MESSAGE]
         if not self._allowed(meta.uid):
             return
@@ -150,7 +150,3 @@ class Recorder:
         if len(self._tokens) > REMEMBERED:
             self._tokens.popitem(last=False)
         return allowed
-
-
-def _stamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -29,8 +29,10 @@ WATCH_SECONDS = 270
 
 log = logging.getLogger(__name__)
 
-Changed = Callable[[PodView | None, PodView | None], None]
-"""Told of the old and the new view of a pod; None where there is none. Called only where they differ."""
+Changed = Callable[[PodView | None, PodView], None]
+"""Told of the old view of a pod (None where it is new) and the new one. Called only where they differ."""
+Vanished = Callable[[PodView, int], None]
+"""Told of a pod's last view, and of the resourceVersion as of which it is gone."""
 
 
 class _ListMeta(Base):
@@ -67,8 +69,9 @@ class WatchFailed(Exception):
 class PodCache:
     """The pods by uid and by job."""
 
-    def __init__(self, changed: Changed) -> None:
+    def __init__(self, changed: Changed, vanished: Vanished) -> None:
         self._changed = changed
+        self._vanished = vanished
         self._pods: dict[str, PodView] = {}
         self._jobs: dict[str, dict[str, PodView]] = {}
         self.horizons: dict[str | None, int] = {}
@@ -99,6 +102,10 @@ class PodCache:
         if pod.uid in self._pods or pod.version > horizon:
             self._put(pod)
 
+    def found(self, pod: PodView) -> None:
+        """Takes a view from a GET, made because the cache may be old; nobody is told."""
+        self._put(pod)
+
     def put(self, pod: PodView) -> None:
         """Takes a view from a list or watch, unless a newer one is known."""
         old = self._pods.get(pod.uid)
@@ -125,12 +132,12 @@ class PodCache:
             new = msgspec.structs.replace(old, deletion=now)
             self._pods[uid] = self._jobs[old.job_uid][uid] = new
 
-    def remove(self, uid: str) -> None:
-        """The pod is gone for good."""
-        old = self._pods.pop(uid, None)
+    def remove(self, last: PodView, version: int) -> None:
+        """The pod is gone as of this version; `last` is how it was."""
+        old = self._pods.pop(last.uid, None)
         if old is not None:
             self._unlink(old)
-            self._changed(old, None)
+            self._vanished(last, version)
 
     def _unlink(self, pod: PodView) -> None:
         siblings = self._jobs.get(pod.job_uid)
@@ -211,7 +218,7 @@ class Stream:
         for known in self._cache.inside(self._namespace):
             # A pod made after the list was taken is not in it: the watch from here on tells of its end.
             if known.uid not in listed and known.version <= newest:
-                self._cache.remove(known.uid)
+                self._cache.remove(known, newest)
         self._advance(version)
         self._failures = 0
         self.synced.set()
@@ -242,7 +249,7 @@ class Stream:
             else:
                 pod = view(_pod(event.object))
                 if event.type == "DELETED":
-                    self._cache.remove(pod.uid)
+                    self._cache.remove(pod, pod.version)
                 else:
                     self._cache.put(pod)
                 self._advance(str(pod.version))
@@ -252,8 +259,8 @@ class Stream:
 class PodInformer:
     """The cache and the streams that feed it."""
 
-    def __init__(self, api: Api, changed: Changed, namespaces: Iterable[str] = ()) -> None:
-        self.cache = PodCache(changed)
+    def __init__(self, api: Api, changed: Changed, vanished: Vanished, namespaces: Iterable[str] = ()) -> None:
+        self.cache = PodCache(changed, vanished)
         scopes: list[str | None] = [*namespaces]
         self.streams = [Stream(api, self.cache, scope) for scope in scopes or [None]]
 

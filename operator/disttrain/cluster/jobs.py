@@ -8,7 +8,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, field
 
-from ..api.constants import GROUP, PLURAL, VERSION
+from ..api.constants import GROUP, MANAGED_BY, PLURAL, VERSION
+from ..api.plan import Event, Plan
+from ..api.times import stamp
 from ..api.types import Base, Condition, Job, Metadata, Status
 
 Key = tuple[str, str]
@@ -22,6 +24,8 @@ class BrokenJob(Struct, kw_only=True):
     status: Status
     words: str
     """What does not fit, with its path."""
+    ours: bool
+    """Whether `spec.managedBy` leaves the job to us."""
 
     @property
     def key(self) -> Key:
@@ -34,6 +38,7 @@ AnyJob = Job | BrokenJob
 
 class _Shell(Base):
     metadata: Metadata
+    spec: dict[str, Any] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
 
 
@@ -75,27 +80,31 @@ def _broken(shell: _Shell, words: str) -> BrokenJob:
         status = msgspec.convert(shell.status, Status)
     except msgspec.ValidationError:
         status = Status()
-    return BrokenJob(metadata=shell.metadata, status=status, words=words)
+    ours = shell.spec.get("managedBy", MANAGED_BY) == MANAGED_BY
+    return BrokenJob(metadata=shell.metadata, status=status, words=words, ours=ours)
 
 
-def broken_status(job: BrokenJob, now: str) -> Status:
-    """The job's status with `Accepted=False` and the words. `now` is RFC 3339."""
+def broken_plan(job: BrokenJob, now: float) -> Plan:
+    """Says in the status what cannot be read, and does nothing else. `now` is seconds since 1970."""
+    if not job.ours or job.status.state in ("Succeeded", "Failed"):
+        return Plan(finished=True)
+    words = f"this version of the operator cannot read the job: {job.words}"
     old = next((one for one in job.status.conditions if one.type == "Accepted"), None)
     condition = Condition(
         type="Accepted",
         status="False",
         reason="InvalidSpec",
-        message=f"this version of the operator cannot read the job: {job.words}",
-        last_transition_time=old.last_transition_time if old and old.status == "False" else now,
+        message=words,
+        last_transition_time=old.last_transition_time if old and old.status == "False" else stamp(now),
         observed_generation=job.metadata.generation,
     )
     others = [one for one in job.status.conditions if one.type != "Accepted"]
-    return msgspec.structs.replace(
-        job.status,
-        conditions=[condition, *others],
-        message=condition.message,
-        observed_generation=job.metadata.generation,
+    status = msgspec.structs.replace(
+        job.status, conditions=[condition, *others], message=words, observed_generation=job.metadata.generation
     )
+    if status == job.status:
+        return Plan()
+    return Plan(status=status, events=[Event(reason="InvalidSpec", message=words, warning=True)])
 
 
 def jobs_path(namespace: str | None = None) -> str:

@@ -1,7 +1,7 @@
 """Calls to the API server: bytes in, bytes out. Errors are those of `errors`.
 
-No client-side rate limit: writes are bounded in number at once, the API server's own fairness does the rest, and its
-Retry-After is obeyed by all calls together.
+No client-side rate limit: whoever calls bounds its calls in number at once, the API server's own fairness does the
+rest, and its Retry-After is obeyed by all calls together.
 """
 
 from __future__ import annotations
@@ -39,22 +39,17 @@ class Api(Protocol):
 
 
 class Transport:
-    """An aiohttp session with our credentials.
-
-    `writes` bounds the writes at once; `observe(verb, code)` is told of each answer, code 0 where there was none.
-    """
+    """An aiohttp session with our credentials. `observe(verb, code)` is told of each answer, code 0 where none came."""
 
     def __init__(
         self,
         login: Login,
         *,
-        writes: int = 32,
         timeout: float = 30.0,
         observe: Callable[[str, int], None] | None = None,
     ) -> None:
         self._login = login
         self._observe = observe or (lambda verb, code: None)
-        self._writes = asyncio.Semaphore(writes)
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5)
         self._resume = 0.0
         credentials = login.credentials
@@ -78,12 +73,6 @@ class Transport:
 
     async def call(self, method: Method, path: str, body: bytes | None = None, content_type: str = JSON) -> bytes:
         """The body of the answer. `path` carries its query, both quoted. Raises ApiError."""
-        if method == "GET":
-            return await self._patiently(method, path, body, content_type)
-        async with self._writes:
-            return await self._patiently(method, path, body, content_type)
-
-    async def _patiently(self, method: Method, path: str, body: bytes | None, content_type: str) -> bytes:
         renewed = False
         for last in (*[False] * (TRIES - 1), True):
             await self._pause()
