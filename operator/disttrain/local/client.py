@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
@@ -150,6 +150,24 @@ class Client:
                     if kind == "ERROR":
                         raise ApiError(obj.get("code", 500), obj.get("reason", ""), obj.get("message", ""))
                     yield Change("SYNCED" if kind == "BOOKMARK" else kind, obj)
+
+
+async def insist(call: Callable[[], Awaitable[Json]]) -> bool:
+    """Make a call until it holds, whatever comes between; False if the object is not as thought (404, 409)."""
+    pause = 0.05
+    while True:
+        try:
+            await call()
+            return True
+        except ApiError as error:
+            if error.code in (404, 409):
+                return False
+            log.info("%s", error)
+            pause = max(pause, error.retry_after or 0)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.info("%r", error)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 2.0)
 
 
 def _difference(known: dict[str, Json], items: list[Json]) -> list[Change]:

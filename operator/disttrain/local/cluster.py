@@ -19,14 +19,13 @@ import fcntl
 import http.client
 import json
 import os
-import secrets
 import select
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,22 +33,14 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from disttrain.local import state as state_folder
 from disttrain.local.kubeconfig import write_kubeconfig
 from disttrain.local.kubelet.kubelet import Kubelet
 from disttrain.local.kubelet.node import Options
 from disttrain.local.server import ApiServer
+from disttrain.local.state import ClusterError, default_state
 
 _START_SECONDS = 30.0
-
-
-class ClusterError(Exception):
-    """The cluster could not be started or stopped; the text says why, and what would do."""
-
-
-def default_state() -> Path:
-    """`$XDG_STATE_HOME/disttrain`, else `~/.local/state/disttrain`."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "disttrain"
 
 
 class LocalCluster:
@@ -67,10 +58,10 @@ class LocalCluster:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        prepare(self.directory)
+        state_folder.prepare(self.directory)
         try:
-            self._stack.enter_context(_owned(self.directory))
-            self.token = _token(self.directory)
+            self._stack.enter_context(state_folder.owned(self.directory))
+            self.token = state_folder.token(self.directory)
             self.api = ApiServer(self.directory, self.token)
             self._stack.push_async_callback(self.api.stop)
             try:
@@ -86,6 +77,10 @@ class LocalCluster:
             await self._stack.aclose()
             raise
         return self
+
+    def kill(self) -> None:
+        """SIGKILL to every pod: cuts short the grace that pods get at exit, for a second Ctrl-C."""
+        self.kubelet.kill()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -124,7 +119,7 @@ def up(
     ClusterError with the daemon's words.
     """
     folder = state or default_state()
-    prepare(folder)
+    state_folder.prepare(folder)
     with (folder / "up.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         if not (now := status(folder)).running:
@@ -140,7 +135,7 @@ def status(state: Path | None = None) -> Status:
         daemon = json.loads((folder / "daemon.json").read_text())
     except (FileNotFoundError, ValueError):
         return Status(folder, running=False)
-    if _owner(folder) != daemon["pid"]:  # an old file: nobody has the folder, or somebody who is no daemon
+    if state_folder.owner(folder) != daemon["pid"]:  # an old file: nobody has the folder, or somebody who is no daemon
         return Status(folder, running=False)
     return Status(
         folder,
@@ -149,7 +144,7 @@ def status(state: Path | None = None) -> Status:
         url=daemon["url"],
         kubeconfig=folder / "kubeconfig",
         isolation=daemon["isolation"],
-        pods=_count_pods(daemon["url"], _token(folder)),
+        pods=_count_pods(daemon["url"], state_folder.token(folder)),
     )
 
 
@@ -164,21 +159,12 @@ def down(state: Path | None = None, *, timeout: float = 60.0) -> bool:
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(now.pid, signal.SIGTERM)
-    if not _released(folder, timeout):
+    if not state_folder.released(folder, timeout):
         with contextlib.suppress(ProcessLookupError):
             os.kill(now.pid, signal.SIGKILL)
-        if not _released(folder, 10):
+        if not state_folder.released(folder, 10):
             raise ClusterError(f"process {now.pid} of the one-machine cluster in {folder} cannot be killed")
     return True
-
-
-def prepare(folder: Path) -> None:
-    """Make the state folder, for this user alone. Raises ClusterError if it is another's."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise ClusterError(f"the state folder {folder} cannot be used: {error.strerror}; choose another") from error
 
 
 def _start(folder: Path, options: Options, commands: Sequence[Sequence[str]], port: int, timeout: float) -> None:
@@ -230,62 +216,6 @@ def _last_port(folder: Path) -> int:
         return 0
 
 
-def _token(folder: Path) -> str:
-    """The token of this cluster, made once."""
-    file = folder / "token"
-    with (
-        contextlib.suppress(FileExistsError),
-        os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as new,
-    ):
-        new.write(secrets.token_urlsafe(32))
-    return file.read_text()
-
-
-@contextlib.contextmanager
-def _owned(folder: Path) -> Iterator[None]:
-    """Have the folder; raises ClusterError if another process has it."""
-    with (folder / "lock").open("a+") as lock:
-        for tries_left in range(20, -1, -1):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                # It may only be somebody who looks whether it is taken.
-                if not tries_left:
-                    lock.seek(0)
-                    raise ClusterError(
-                        f"the state folder {folder} is in use by process {lock.read().strip() or 'unknown'}; "
-                        "stop that (disttrain local down) or choose another folder"
-                    ) from None
-                time.sleep(0.02)
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
-
-
-def _owner(folder: Path) -> int | None:
-    """The process that has the folder, 0 if it has not said so yet, None if there is none."""
-    try:
-        with (folder / "lock").open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(lock.read() or 0)
-    except FileNotFoundError:
-        pass
-    return None
-
-
-def _released(folder: Path, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while _owner(folder) is not None:
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def _count_pods(url: str, token: str) -> dict[str, int]:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
@@ -299,4 +229,4 @@ def _count_pods(url: str, token: str) -> dict[str, int]:
     return dict(Counter(item["status"].get("phase", "Unknown") for item in items))
 
 
-__all__ = ["ClusterError", "LocalCluster", "Options", "Status", "default_state", "down", "prepare", "status", "up"]
+__all__ = ["ClusterError", "LocalCluster", "Options", "Status", "default_state", "down", "status", "up"]

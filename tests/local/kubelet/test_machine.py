@@ -265,3 +265,33 @@ async def test_stopping_lets_pods_end_in_their_own_way(tmp_path: Path) -> None:
         pod = await client.get(f"{PODS}/p")
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Terminated")
     assert logs() == ["up\nsaved\n"]
+
+
+async def test_a_pre_stop_hook_comes_before_sigterm(either: Cluster) -> None:
+    script = "trap 'echo term; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook > $WHERE"]}}}
+    where = [{"name": "WHERE", "value": str(either.folder / "hook")}]
+    await either.run("hooked", "bash", "-c", script, lifecycle=hook, env=where)
+    await either.logged("hooked", "up")
+    await either.delete("hooked")
+    await either.gone("hooked")
+    assert (either.folder / "hook").read_text() == "hook\n"
+    assert either.log("hooked") == "up\nterm\n"
+
+
+async def test_a_hook_that_is_not_known_is_refused(cluster: Cluster) -> None:
+    await cluster.run("hook", "true", lifecycle={"postStart": {"exec": {"command": ["true"]}}})
+    message = (await cluster.over("hook"))["status"]["message"]
+    assert message.startswith('container "main": lifecycle.postStart is of kind exec; one machine has none there')
+
+
+async def test_the_kubelet_goes_on_after_the_pods_parent_process_died(either: Cluster) -> None:
+    await either.run("victim", "sleep", "60")
+    await either.running("victim")
+    either.kubelet._node.zygote._process.kill()
+    if either.kubelet._node.isolated:
+        pod = await either.over("victim")
+        assert state(pod)["terminated"]["exitCode"] == 137
+    await either.run("next", "echo", "fine")
+    await either.over("next")
+    assert either.log("next") == "fine\n"

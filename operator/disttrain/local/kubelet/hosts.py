@@ -105,6 +105,7 @@ def render(own: Peer, peers: Iterable[tuple[Peer, list[str]]]) -> str:
     """A hosts file: the machine's own names, the pod's, and those that `peers` publish."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     lines.append(" ".join([own.address, *names(own.pod), hostname(own.pod)]))
+    lines += [" ".join([alias["ip"], *alias["hostnames"]]) for alias in own.pod["spec"].get("hostAliases") or []]
     for peer, listed in sorted(peers, key=lambda entry: entry[0].pod["metadata"]["name"]):
         mine = {*names(own.pod)} if peer.pod["metadata"]["uid"] == own.pod["metadata"]["uid"] else set()
         if shown := [name for name in listed if name not in mine]:

@@ -20,13 +20,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import aiohttp
-
-from disttrain.local.client import ApiError, Change, Client
+from disttrain.local.client import ApiError, Change, Client, insist
 from disttrain.local.kubelet import hosts, node, sandbox, status
 from disttrain.local.kubelet.hosts import Peer
 from disttrain.local.kubelet.node import Node, Options
 from disttrain.local.kubelet.pod import PodWorker, folder, now
+from disttrain.local.kubelet.report import delete_object, path_of
 
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
@@ -97,6 +96,11 @@ class Kubelet:
         while self._tasks:
             await asyncio.wait(self._tasks)
         await self._resources.aclose()
+
+    def kill(self) -> None:
+        """SIGKILL to all that runs: cuts short a `stop` that is under way."""
+        for worker in self._workers.values():
+            worker.stop(0, why=status.SHUTDOWN)
 
     async def _stop_following(self) -> None:
         for watch in self._watches:
@@ -170,7 +174,7 @@ class Kubelet:
                 worker.config_changed()
         elif uid in self._done:
             if pod["metadata"].get("deletionTimestamp"):
-                self._spawn(self._delete(pod))
+                self._spawn(delete_object(self._client, pod))
         elif uid in self._pending or not pod["spec"].get("nodeName"):
             self._place(pod)
         elif pod["spec"]["nodeName"] == self._node.name and not self._stopping:
@@ -200,26 +204,8 @@ class Kubelet:
             await self._patch_status(pod, new)
 
     async def _patch_status(self, pod: Json, new: Json) -> None:
-        metadata = pod["metadata"]
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
-        await self._insist(lambda: self._client.patch(path, {"metadata": {"uid": metadata["uid"]}, "status": new}))
-
-    async def _insist(self, call: Callable[[], Coroutine[Any, Any, Json]]) -> bool:
-        """Make a call until it holds; False if the object is not there or not as thought."""
-        pause = 0.05
-        while True:
-            try:
-                await call()
-                return True
-            except ApiError as error:
-                if error.code in (404, 409):
-                    return False
-                log.info("%s", error)
-                pause = max(pause, error.retry_after or 0)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                log.info("%r", error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 2.0)
+        body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": new}
+        await insist(lambda: self._client.patch(f"{path_of(pod)}/status", body))
 
     def _take_up(self, pod: Json) -> None:
         """A pod that is bound here and that this kubelet does not know: an earlier one had it, or a client bound it."""
@@ -229,7 +215,7 @@ class Kubelet:
         uid = pod["metadata"]["uid"]
         if pod["metadata"].get("deletionTimestamp"):
             self._done.add(uid)
-            self._spawn(self._delete(pod))
+            self._spawn(delete_object(self._client, pod))
         elif current.get("phase") in ("Succeeded", "Failed"):
             self._done.add(uid)
         elif begun:
@@ -237,12 +223,6 @@ class Kubelet:
             self._spawn(self._patch_status(pod, status.lost(pod, now())))
         else:
             self._start(pod, bind=False)
-
-    async def _delete(self, pod: Json) -> None:
-        metadata = pod["metadata"]
-        options: Json = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-        await self._insist(lambda: self._client.delete(path, options))
 
     def _start(self, pod: Json, *, bind: bool) -> None:
         self._node.take_gpus(pod)
@@ -274,8 +254,8 @@ class Kubelet:
             "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
             "target": {"apiVersion": "v1", "kind": "Node", "name": self._node.name},
         }
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-        if not await self._insist(lambda: self._client.post(f"{path}/binding", binding)):
+        path = path_of(pod)
+        if not await insist(lambda: self._client.post(f"{path}/binding", binding)):
             # Gone, or bound already: by a call of ours whose answer was lost, say.
             found: Json = {}
 
@@ -283,7 +263,7 @@ class Kubelet:
                 found.update(await self._client.get(path))
                 return found
 
-            if not await self._insist(look) or found["metadata"]["uid"] != metadata["uid"]:
+            if not await insist(look) or found["metadata"]["uid"] != metadata["uid"]:
                 return False
             if found["spec"].get("nodeName") != self._node.name:
                 return False

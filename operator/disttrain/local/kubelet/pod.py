@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import signal
-from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
-from disttrain.local.client import ApiError
 from disttrain.local.kubelet import container, hosts, probes, status, volumes
 from disttrain.local.kubelet.container import Unsupported
 from disttrain.local.kubelet.env import ConfigError
 from disttrain.local.kubelet.node import HOST, Node
+from disttrain.local.kubelet.report import Reporter, delete_object
 from disttrain.local.kubelet.sandbox import Sandbox, StartError
 from disttrain.local.kubelet.status import ContainerStatus
 from disttrain.local.kubelet.terminal import message, rotate
@@ -67,9 +66,7 @@ class PodWorker:
         self._stopping = asyncio.Event()
         self._deadline = 0.0  # loop time at which what is left is killed
         self._deadline_moved = asyncio.Event()
-        self._news = asyncio.Event()
-        self._written: Json = {}
-        self._gone = False  # the object is not there any more
+        self._report = Reporter(node.client, pod, self._status)
 
     @property
     def ready(self) -> bool:
@@ -89,7 +86,7 @@ class PodWorker:
 
     def deleted(self) -> None:
         """The object is gone: what runs has no grace left."""
-        self._gone = True
+        self._report.gone = True
         self.stop(0)
 
     def stop(self, grace: float | None = None, why: tuple[str, str] | None = None) -> None:
@@ -115,7 +112,7 @@ class PodWorker:
         """Returns when nothing of the pod is left and its last status is written (and, if asked for, its object
         deleted).
         """
-        writer = asyncio.create_task(self._write_status())
+        writer = asyncio.create_task(self._report.run())
         try:
             await self._live()
         except Exception as error:
@@ -126,14 +123,14 @@ class PodWorker:
                 await self._sandbox.close()
             await asyncio.to_thread(shutil.rmtree, self._run, ignore_errors=True)
             self.over = True
-            self._changed()
+            self._report.finish()
             self._node.hosts_changed()
             try:
                 await writer
             finally:
                 writer.cancel()
-        if self.pod["metadata"].get("deletionTimestamp") and not self._gone:
-            await self._delete_object()
+        if self.pod["metadata"].get("deletionTimestamp") and not self._report.gone:
+            await delete_object(self._node.client, self.pod)
 
     async def _live(self) -> None:
         work = asyncio.create_task(self._work())
@@ -159,7 +156,7 @@ class PodWorker:
         if unsupported:
             self._refuse((self._inits + self._mains)[0], unsupported)
             return
-        asyncio.get_running_loop().call_later(0.1, self._changed)  # "creating", if it takes that long
+        asyncio.get_running_loop().call_later(0.1, self._report.changed)  # "creating", if it takes that long
         if not await self._prepare():
             return
         self._node.hosts_changed()
@@ -203,7 +200,7 @@ class PodWorker:
             except (ConfigError, StartError) as error:
                 for each in self._mains:
                     each.wait("ContainerCreating", str(error))
-                self._changed()
+                self._report.changed()
                 if await self._pause_for_config():
                     return False
 
@@ -221,7 +218,7 @@ class PodWorker:
         while not self._stopping.is_set():
             began = loop.time()
             code = await self._run_once(one)
-            self._changed()
+            self._report.changed()
             if code is None or self._stopping.is_set() or self._why or not status.may_restart(policy, code):
                 return
             if loop.time() - began > _HEALTHY_SECONDS:
@@ -232,7 +229,7 @@ class PodWorker:
                 )
                 words = f"back-off {delay:g}s restarting failed container={one.name} pod={name}"
                 one.wait("CrashLoopBackOff", words)
-                self._changed()
+                self._report.changed()
                 if await self._pause(delay):
                     return
             first = self._node.options.backoff
@@ -253,7 +250,7 @@ class PodWorker:
                 break
             except ConfigError as error:
                 one.wait("CreateContainerConfigError", str(error))
-                self._changed()
+                self._report.changed()
                 if await self._pause_for_config():
                     return None
             except Unsupported as error:
@@ -270,53 +267,30 @@ class PodWorker:
             one.end(_START_ERROR, "StartError", _EPOCH, now(), str(error))
             return _START_ERROR
         one.run(started := now(), f"disttrain://{self.pod['metadata']['uid']}/{one.name}/{one.restarts}")
-        watching = self._watch_probes(one)
-        self._changed()
+        probing = self._probe(one)
+        self._report.changed()
         code = await exited
-        for task in watching:
-            task.cancel()
+        probing.stop()
         words = message(message_file, self._log(one), one.spec, code)
         one.end(code, "Completed" if code == 0 else "Error", started, now(), words)
         return code
 
-    def _watch_probes(self, one: ContainerStatus) -> list[asyncio.Task[None]]:
-        def started(passed: bool = True) -> None:
-            if not passed:
-                self._restart(one)
-                return
+    def _probe(self, one: ContainerStatus) -> probes.Probing:
+        sandbox = self._sandbox
+        assert sandbox is not None
+
+        async def once(probe: Json) -> bool:
+            return await probes.check(probe, one.spec, self.address, partial(sandbox.exec, one.name))
+
+        def started() -> None:
             one.started = True
-            one.ready = "readinessProbe" not in one.spec
-            follow("readinessProbe", ready, passed=False)
-            follow("livenessProbe", alive, passed=True)
-            self._changed()
-            self._node.hosts_changed()
 
         def ready(passed: bool) -> None:
             one.ready = passed
-            self._changed()
+            self._report.changed()
             self._node.hosts_changed()
 
-        def alive(passed: bool) -> None:
-            if not passed:
-                self._restart(one)
-
-        tasks: list[asyncio.Task[None]] = []
-
-        def follow(kind: str, tell: Callable[[bool], None], *, passed: bool) -> None:
-            if probe := one.spec.get(kind):
-                assert self._sandbox is not None
-                sandbox = self._sandbox
-
-                async def once() -> bool:
-                    return await probes.check(probe, one.spec, self.address, lambda a, t: sandbox.exec(one.name, a, t))
-
-                tasks.append(asyncio.create_task(probes.follow(probe, once, tell, passed=passed)))
-
-        if "startupProbe" in one.spec:
-            follow("startupProbe", started, passed=False)
-        else:
-            started()
-        return tasks
+        return probes.Probing(one.spec, once, started=started, ready=ready, failed=lambda: self._restart(one))
 
     def _restart(self, one: ContainerStatus) -> None:
         """A probe gave the container up: SIGTERM, and SIGKILL after the pod's grace."""
@@ -334,19 +308,31 @@ class PodWorker:
     async def _stop_containers(self, work: asyncio.Task[None]) -> None:
         loop = asyncio.get_running_loop()
         names = [c.name for c in self._inits + self._mains]
-        if self._sandbox is not None:
-            for name in names:
-                self._sandbox.signal(name, signal.SIGTERM)
+        ending = [asyncio.create_task(self._end(c)) for c in self._inits + self._mains]
         while not work.done() and (left := self._deadline - loop.time()) > 0:
             self._deadline_moved.clear()
             moved = asyncio.create_task(self._deadline_moved.wait())
             await asyncio.wait({work, moved}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             moved.cancel()
+        for task in ending:
+            task.cancel()
         while not work.done():
             if self._sandbox is not None:  # also what was just about to start
                 for name in names:
                     self._sandbox.kill(name)
             await asyncio.wait({work}, timeout=0.2)
+
+    async def _end(self, one: ContainerStatus) -> None:
+        """The preStop hook, for which the grace period counts already, then SIGTERM."""
+        hook = (one.spec.get("lifecycle") or {}).get("preStop") or {}
+        if self._sandbox is None:
+            return
+        if one.running and "exec" in hook:
+            with contextlib.suppress(TimeoutError):
+                await self._sandbox.exec(one.name, hook["exec"]["command"], timeout=3600)
+        elif one.running and "sleep" in hook:
+            await asyncio.sleep(hook["sleep"]["seconds"])
+        self._sandbox.signal(one.name, signal.SIGTERM)
 
     async def _pause(self, seconds: float) -> bool:
         """Sleep; True, at once, if the pod is to stop."""
@@ -368,38 +354,8 @@ class PodWorker:
     def _log(self, one: ContainerStatus) -> Path:
         return self._folder / f"{one.name}.log"
 
-    # --- what the API is told
-
-    def _changed(self) -> None:
-        self._news.set()
-
-    async def _write_status(self) -> None:
-        """Write the status whenever it changed, the last one surely; changes during a write go into the next."""
-        path = f"/api/v1/namespaces/{self.pod['metadata']['namespace']}/pods/{self.pod['metadata']['name']}/status"
-        pause = 0.05
-        while not self._gone:
-            await self._news.wait()
-            self._news.clear()
-            last = self.over
-            new = self._status()
-            if new != self._written and not self._gone:
-                try:
-                    body = {"metadata": {"uid": self.pod["metadata"]["uid"]}, "status": new}
-                    await self._node.client.patch(path, body)
-                    self._written, pause = new, 0.05
-                except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-                    if isinstance(error, ApiError) and error.code == 404:
-                        return
-                    log.info("status of pod %s: %s", self.pod["metadata"]["name"], error)
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, 2.0)
-                    self._news.set()
-                    continue
-            if last:
-                return
-
-    def _status(self) -> Json:
-        conditions = (self._written or self.pod.get("status") or {}).get("conditions") or []
+    def _status(self, written: Json) -> Json:
+        conditions = (written or self.pod.get("status") or {}).get("conditions") or []
         return status.build(
             self.pod | {"status": {"conditions": conditions}},
             self._inits,
@@ -412,22 +368,6 @@ class PodWorker:
             over=self.over,
             why=self._why,
         )
-
-    async def _delete_object(self) -> None:
-        metadata = self.pod["metadata"]
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-        pause = 0.05
-        while not self._gone:
-            try:
-                options: Json = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
-                await self._node.client.delete(path, options)
-                return
-            except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
-                if isinstance(error, ApiError) and error.code in (404, 409):
-                    return
-                log.info("deleting pod %s: %s", metadata["name"], error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 2.0)
 
 
 def folder(node: Node, pod: Json) -> Path:

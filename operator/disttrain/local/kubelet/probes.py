@@ -15,14 +15,18 @@ KINDS = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
 def unsupported(container: Json) -> str:
-    """Why a probe of this container cannot be run here, "" if all can."""
-    for kind in KINDS:
-        probe = container.get(kind)
-        if probe and not ("exec" in probe or "tcpSocket" in probe):
-            what = next((name for name in ("httpGet", "grpc") if name in probe), "none")
+    """Why a probe or hook of this container cannot be run here, "" if all can."""
+    hooks = container.get("lifecycle") or {}
+    for kind, asked, known in (
+        *((kind, container.get(kind), ("exec", "tcpSocket")) for kind in KINDS),
+        ("lifecycle.postStart", hooks.get("postStart"), ()),
+        ("lifecycle.preStop", hooks.get("preStop"), ("exec", "sleep")),
+    ):
+        if asked and not any(name in asked for name in known):
+            what = next((name for name in ("exec", "httpGet", "grpc", "tcpSocket", "sleep") if name in asked), "none")
             return (
-                f'container "{container["name"]}": {kind} is of kind {what}; one machine has exec and tcpSocket '
-                "(an exec of a small Python script does what httpGet does)"
+                f'container "{container["name"]}": {kind} is of kind {what}; one machine has '
+                f"{' and '.join(known) or 'none'} there (an exec of a few lines of Python does what httpGet does)"
             )
     return ""
 
@@ -72,3 +76,44 @@ async def follow(
                 passed, failures = False, 0
                 tell(False)
         await asyncio.sleep(probe.get("periodSeconds") or 10)
+
+
+class Probing:
+    """The probes of one run of a container: `started` is said once, `ready` at each change, `failed` to give it up."""
+
+    def __init__(
+        self,
+        container: Json,
+        once: Callable[[Json], Awaitable[bool]],
+        *,
+        started: Callable[[], None],
+        ready: Callable[[bool], None],
+        failed: Callable[[], None],
+    ) -> None:
+        self._container, self._once = container, once
+        self._started, self._ready, self._failed = started, ready, failed
+        self._tasks: list[asyncio.Task[None]] = []
+        if "startupProbe" in container:
+            self._follow("startupProbe", self._startup, passed=False)
+        else:
+            self._startup(True)
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _startup(self, passed: bool) -> None:
+        if not passed:
+            self._failed()
+            return
+        self._started()
+        if "readinessProbe" in self._container:
+            self._follow("readinessProbe", self._ready, passed=False)
+        else:
+            self._ready(True)
+        if "livenessProbe" in self._container:
+            self._follow("livenessProbe", lambda alive: None if alive else self._failed(), passed=True)
+
+    def _follow(self, kind: str, tell: Callable[[bool], None], *, passed: bool) -> None:
+        probe = self._container[kind]
+        self._tasks.append(asyncio.create_task(follow(probe, lambda: self._once(probe), tell, passed=passed)))

@@ -24,33 +24,35 @@ class StartError(Exception):
 
 
 class Zygote:
-    """The process that pods are forked from. `lost` is called if it ends by itself."""
+    """The process that pods are forked from; it is started anew if something killed it, and all pods with it."""
 
-    def __init__(self, mode: Mode, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    def __init__(self, mode: Mode) -> None:
         self.mode = mode
-        self._process = process
-        self._control = control
 
     @classmethod
     async def start(cls, mode: Mode) -> Zygote:
         """Start it; raises StartError if the kernel refuses `mode`."""
-        ours, theirs = socket.socketpair()
+        zygote = cls(mode)
+        await zygote._start()
+        return zygote
+
+    async def _start(self) -> None:
+        self._control, theirs = socket.socketpair()
         # A session of its own: Ctrl-C at the terminal is for the kubelet, which stops pods gracefully.
-        process = subprocess.Popen(  # noqa: ASYNC220 - a few milliseconds, once
-            [sys.executable, "-I", "-S", "-c", _ZYGOTE, str(_SOURCE), str(theirs.fileno()), mode, str(os.getpid())],
+        arguments = [str(_SOURCE), str(theirs.fileno()), self.mode, str(os.getpid())]
+        self._process = subprocess.Popen(  # noqa: ASYNC220 - a few milliseconds, once
+            [sys.executable, "-I", "-S", "-c", _ZYGOTE, *arguments],
             pass_fds=[theirs.fileno()],
             start_new_session=True,
             cwd="/",
         )
         theirs.close()
-        zygote = cls(mode, process, ours)
-        ours.setblocking(False)
-        answer = await asyncio.get_running_loop().sock_recv(ours, 4096)
-        ours.setblocking(True)
+        self._control.setblocking(False)
+        answer = await asyncio.get_running_loop().sock_recv(self._control, 4096)
+        self._control.setblocking(True)
         if answer != READY:
-            await zygote.stop()
+            await self.stop()
             raise StartError(answer.decode(errors="replace") or "the pods' parent process ended at once")
-        return zygote
 
     async def sandbox(self, hostname: str, tmpfs: list[tuple[Path, str]]) -> Sandbox:
         """A new pod's supervisor. `tmpfs`: folders to mount one on, with its mount options; raises StartError."""
@@ -58,9 +60,10 @@ class Zygote:
         with theirs:
             try:
                 socket.send_fds(self._control, [b"p"], [theirs.fileno()])
-            except OSError as error:
-                ours.close()
-                raise StartError(f"the pods' parent process is gone: {error}") from error
+            except OSError:
+                await self.stop()
+                await self._start()
+                socket.send_fds(self._control, [b"p"], [theirs.fileno()])
         reader, writer = await asyncio.open_connection(sock=ours)
         sandbox = Sandbox(reader, writer)
         await sandbox.setup(hostname, tmpfs)

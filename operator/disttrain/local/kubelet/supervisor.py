@@ -35,13 +35,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from disttrain.local.kubelet import linux, rootfs, sweep
-
-if sys.platform == "linux":
-    _DIE = linux.die_with_parent
-else:  # pragma: no cover
-
-    def _DIE(signal: int) -> None: ...
+from disttrain.local.kubelet import inside, linux, sweep
 
 
 class _Container:
@@ -130,7 +124,7 @@ class Supervisor:
                 for path, options in tmpfs:
                     linux.mount("tmpfs", path, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
         except OSError as error:
-            self._send(event="failed", error=_words(error))
+            self._send(event="failed", error=inside.words(error))
         else:
             self._send(event="ready")
 
@@ -145,14 +139,14 @@ class Supervisor:
             log = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             if self._isolated:
                 linux.unshare(linux.CLONE_NEWPID)  # for the next child: it will be PID 1
-            body = lambda: self._become_container(spec, output_w, status_w, life_r)  # noqa: E731
+            body = lambda: inside.container(spec, output_w, status_w, life_r, isolated=self._isolated)  # noqa: E731
             pid = self._fork(body, keep=(output_w, status_w, life_r))
             if self._isolated:
                 linux.setns(self._own_pid_namespace, linux.CLONE_NEWPID)
         except OSError as error:
             for fd in (output_r, output_w, status_r, status_w, life_r, life_w):
                 os.close(fd)
-            self._send(event="failed", id=id, error=_words(error))
+            self._send(event="failed", id=id, error=inside.words(error))
             return
         for fd in (output_w, status_w, life_r):
             os.close(fd)
@@ -185,7 +179,7 @@ class Supervisor:
             self._send(event="exec", key=key, code=1)
             return
         container = self._containers[id]
-        pid = self._fork(lambda: self._become_exec(container, argv), keep=())
+        pid = self._fork(lambda: inside.probe(container.spec, container.pid, argv, isolated=self._isolated), keep=())
         self._execs[pid] = key
 
     def _do_cancel(self, key: int) -> None:
@@ -272,86 +266,3 @@ class Supervisor:
             print(f"disttrain: {error!r}", file=sys.stderr, flush=True)
         finally:
             os._exit(code)
-
-    def _become_container(self, spec: dict[str, Any], output: int, status: int, life: int) -> int:
-        try:
-            os.setsid()
-            _DIE(signal.SIGKILL)
-            os.set_blocking(life, False)
-            with contextlib.suppress(BlockingIOError):
-                os.read(life, 1)
-                return 125  # end of file: the supervisor is dead already
-            if not self._isolated:
-                return _execute(spec["argv"], spec["env"], spec["cwd"], output, status)
-            return self._become_init(spec, output, status)
-        except OSError as error:
-            os.write(status, _words(error).encode())
-            return 128
-
-    def _become_init(self, spec: dict[str, Any], output: int, status: int) -> int:
-        linux.unshare(linux.CLONE_NEWNS)
-        rootfs.enter(spec["staging"], [rootfs.Mount(*mount) for mount in spec["mounts"]])
-        main = os.fork()
-        if not main:
-            code = 128
-            try:
-                os.setsid()
-                code = _execute(spec["argv"], spec["env"], spec["cwd"], output, status)
-            finally:
-                os._exit(code)
-        signal.signal(signal.SIGTERM, lambda *_: os.kill(main, signal.SIGTERM))
-        os.close(output)
-        os.close(status)  # last: the container counts as started from here on, and may be signalled
-        while True:
-            pid, ended = os.wait()
-            if pid == main:
-                code = os.waitstatus_to_exitcode(ended)
-                return code if code >= 0 else 128 - code
-
-    def _become_exec(self, container: _Container, argv: list[str]) -> int:
-        null = os.open(os.devnull, os.O_RDWR)
-        spec = container.spec
-        if not self._isolated:
-            os.setsid()
-            return _execute(argv, spec["env"], spec["cwd"], null, null)
-        linux.setns(os.pidfd_open(container.pid), linux.CLONE_NEWNS | linux.CLONE_NEWPID)
-        # A process stays in its PID namespace for life; its children are in the new one.
-        inside = os.fork()
-        if not inside:
-            code = 126
-            try:
-                linux.die_with_parent(signal.SIGKILL)
-                os.setsid()
-                code = _execute(argv, spec["env"], spec["cwd"], null, null)
-            finally:
-                os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(inside, 0)[1])
-        return code if code >= 0 else 128 - code
-
-
-def _execute(argv: list[str], env: dict[str, str], cwd: str, output: int, status: int) -> int:
-    """Become the program; on failure write why to `status` and return what the child is to exit with."""
-    try:
-        for number in signal.valid_signals():
-            if signal.getsignal(number) is signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        try:
-            os.chdir(cwd)
-        except OSError as error:
-            os.write(status, f"chdir to the working directory {cwd}: {error.strerror}".encode())
-            return 126
-        os.execvpe(argv[0], argv, env)
-    except OSError as error:
-        missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-        why = "executable file not found in $PATH" if missing and "/" not in argv[0] else (error.strerror or "").lower()
-        os.write(status, f'exec: "{argv[0]}": {why}'.encode())
-        return 127
-    return 127
-
-
-def _words(error: OSError) -> str:
-    return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")

@@ -19,6 +19,7 @@ import sys
 from typing import Literal
 
 from disttrain.local.kubelet import supervisor
+from disttrain.local.kubelet.inside import words
 
 Mode = Literal["root", "user", "plain"]
 """`root`: namespaces by right; `user`: in a user namespace; `plain`: none (see `sandbox.detect`)."""
@@ -35,7 +36,7 @@ def main(fd: int, mode: Mode, kubelet: int) -> None:
         signal.signal(signal.SIGCHLD, _reap)
         control.sendall(READY)
     except OSError as error:
-        control.sendall(str(error).encode())
+        control.sendall(words(error).encode())
         sys.exit(1)
     while True:
         message, fds, _, _ = socket.recv_fds(control, 1, 1)
