@@ -18,7 +18,7 @@ So a decision holds whoever carries it out, and is made once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -44,7 +44,7 @@ def reconcile(job: Job, seen: Seen, now: float, settings: Settings) -> Plan:
         return Plan(finished=True)
     pods = [pod for pod in seen.pods if pod.owner == job.metadata.uid]
     if job.status.state in ENDED:
-        return _ended(job, pods, now)
+        return _ended(job, pods, now, FRAMEWORKS.get(job.spec.framework))
     framework = FRAMEWORKS.get(job.spec.framework)
     if framework is None:
         known = ", ".join(FRAMEWORKS)
@@ -78,7 +78,7 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
     if verdict := restart.judge(view):
         return _lost(view, verdict, seen, framework)
     change = resize.asked(job, sizes)
-    this_world = world.build(job, status.round, places, framework, settings)
+    this_world = world.build(job, places, view.rounds, framework, settings)
     if not change and not view.launched and this_world.size != status.world_size:
         change = f"processes from {status.world_size} to {this_world.size}"
     if change:
@@ -92,26 +92,19 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
 
 
 def _view(job: Job, seen: Seen, places: list[Slot], pods: Sequence[PodView], now: float) -> View:
-    own = {role: slot_rounds(job.role_status(role)) for role in {slot.role for slot in places}}
-    current: dict[Slot, PodView] = {}
-    members = set(places)
-    for pod in pods:
-        slot = pod.slot
-        if slot in members and pod.round == own[slot.role].get(slot.number, job.status.round):
-            current[slot] = pod
+    rounds = slot_rounds(job, places)
+    current = {pod.slot: pod for pod in pods if rounds.get(pod.slot) == pod.round}
     departed = {
         pod.slot: pod
         for pod in seen.departed
-        if pod.owner == job.metadata.uid
-        and pod.slot in members
-        and pod.slot not in current
-        and pod.round == job.status.round
+        if pod.owner == job.metadata.uid and rounds.get(pod.slot) == pod.round and pod.slot not in current
     }
     kept = {pod.uid for pod in current.values()}
     return View(
         job=job,
         now=now,
         slots=places,
+        rounds=rounds,
         current=current,
         departed=departed,
         old=[pod for pod in pods if pod.uid not in kept],
@@ -120,10 +113,9 @@ def _view(job: Job, seen: Seen, places: list[Slot], pods: Sequence[PodView], now
 
 
 def _names(view: View) -> list[str]:
-    """Names of the pods that this round lacks."""
-    job = view.job
+    """Names of the pods that the world lacks."""
     lacking = [slot for slot in view.missing if slot not in view.departed]
-    return [names.pod(job.metadata.name, slot.role, slot.number, job.status.round) for slot in lacking]
+    return [names.pod(view.job.metadata.name, slot.role, slot.number, view.rounds[slot]) for slot in lacking]
 
 
 def _commit(job: Job, status: Status, extra: Sequence[Event] = ()) -> Plan:
@@ -139,18 +131,19 @@ def _begin(
     cause: RoundCause,
     message: str,
     round_: int | None = None,
+    stay: Mapping[Slot, int] | None = None,
 ) -> Plan:
-    """Begins a round at the size that the spec asks for."""
-    sizes = world.wanted(job, framework)
-    places = world.slots(sizes, framework)
-    size = world.procs(job, places) * len(places)
+    """Begins a round at the size that the spec asks for. The slots in `stay` keep their pods, of the rounds given."""
+    places = world.slots(world.wanted(job, framework), framework)
+    _, total = world.size(job, places, framework)
     status = transitions.begin(
         job,
         now,
         round_=round_ or job.status.round + 1,
         cause=cause,
-        sizes=sizes,
-        world_size=size,
+        slots=places,
+        stay=stay or {},
+        world_size=total,
         message=message,
     )
     extra: list[Event] = []
@@ -168,9 +161,23 @@ def _lost(view: View, verdict: restart.Verdict, seen: Seen, framework: Framework
     if verdict.fails:
         end = transitions.end(job, view.now, "Failed", verdict.loss.reason or "Error", verdict.message)
         return _commit(view.job, transitions.restarted(view, verdict, end))
-    begun = _begin(job, seen, view.now, framework, cause="Restart", message=verdict.message)
+    stay = _staying(view, verdict.loss.slot, framework)
+    begun = _begin(job, seen, view.now, framework, cause="Restart", message=verdict.message, stay=stay)
     assert begun.commit is not None
     return _commit(view.job, transitions.restarted(view, verdict, begun.commit))
+
+
+def _staying(view: View, lost: Slot, framework: Framework) -> dict[Slot, int]:
+    """The slots that keep their pods when one is lost, with their rounds."""
+    job = view.job
+    if resize.asked(job, world.wanted(job, framework)):
+        return {}
+    written = job.role(lost.role)
+    scope = (written.restart_policy if written else None) or job.spec.restart.scope
+    if scope == "Job":
+        return {}
+    going = {lost} if scope == "Pod" else framework.restarts(job, lost, view.slots)
+    return {slot: round_ for slot, round_ in view.rounds.items() if slot not in going}
 
 
 def _act(view: View, this_world: World, framework: Framework, refusal: Refusal | None) -> Plan:
@@ -211,7 +218,7 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
     changed = status if status != job.status else None
     leader = view.current.get(view.leader)
     return Plan(
-        objects=[objects.service(job)] if create and not view.launched else [],
+        objects=[objects.service(job)] if create and not view.launched and job.status.round_cause == "Start" else [],
         create=create,
         delete=delete,
         status=changed,
@@ -294,13 +301,14 @@ def _refused(job: Job, now: float, words: str) -> Plan:
     return Plan(status=status, events=events.between(job.status, status))
 
 
-def _ended(job: Job, pods: list[PodView], now: float) -> Plan:
+def _ended(job: Job, pods: list[PodView], now: float, framework: Framework | None) -> Plan:
     """Clean-up. Nothing here makes a pod."""
-    delete = [Deletion(pod=pod, unlist=False) for pod in cleanup.doomed(job, pods, now)]
+    endless = framework.endless(job) if framework else ()
+    delete = [Deletion(pod=pod, unlist=False) for pod in cleanup.doomed(job, pods, now, endless)]
     found: dict[str, Any] = counters.final(job, pods)
     status = structs.replace(job.status, ready=counters.summary(found), **found)
     changed = status if status != job.status else None
-    due = cleanup.due(job, pods)
+    due = cleanup.due(job, pods, endless)
     return Plan(
         delete=delete,
         status=changed,

@@ -224,7 +224,6 @@ BAD: dict[str, tuple[Manifest, str, str]] = {
     # Other fields
     "negative limit": (job(restart={"limit": -1}), "spec.restart.limit", "greater than or equal to 0"),
     "unknown scope": (job(restart={"scope": "Node"}), "spec.restart.scope", 'Unsupported value: "Node"'),
-    "scope Pod": (job(restart={"scope": "Pod"}), "spec.restart.scope", f"Pod is {NOT_YET}use Auto or Job"),
     "unknown clean-up": (job(cleanPods="Never"), "spec.cleanPods", 'Unsupported value: "Never"'),
     "unknown success": (job(success="Chief"), "spec.success", 'supported values: "AllWorkers", "Leader"'),
     "unknown network": (job(network="host"), "spec.network", 'Unsupported value: "host"'),
@@ -248,8 +247,6 @@ LATER: dict[str, tuple[Any, str]] = {
     "suspend": (True, "a job that is deleted and made again goes on with spec.checkpoints.resumeFrom"),
     "mpi": ({}, "leave it out"),
     "scheduling": ({"gang": True}, "schedulerName and priorityClassName may stand in the pod template"),
-    "worker.restartPolicy": ("Pod", "a failure restarts what spec.restart.scope says"),
-    "master.restartPolicy": ("Job", "a failure restarts what spec.restart.scope says"),
 }
 """A value of every field that this version refuses, and what it says to do."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from disttrain.api.plan import Reconcile, Settings
+from disttrain.lifecycle.view import slot_rounds
 from disttrain.reconcile import reconcile
 
 from .operator_ import Lost, Operator, nothing
@@ -55,8 +56,15 @@ def spec_of(choices: Choices) -> dict[str, Any]:
         "success": ("Leader", "AllWorkers")[choices.below(2)],
         "graceSeconds": (30, 0)[choices.below(2)],
     }
-    if choices.below(2):
+    kind = choices.below(6)
+    if kind == 1:
         spec["master"] = {"replicas": 1}
+    elif kind == 2:
+        spec |= {"framework": "tensorflow", "chief": {}, "ps": {"replicas": 1}, "success": "Leader"}
+    elif kind == 3:
+        spec |= {"framework": "tensorflow", "evaluator": {}}
+    elif kind == 4:
+        spec["restart"]["scope"] = ("Pod", "Job")[choices.below(2)]
     return spec
 
 
@@ -112,7 +120,7 @@ class Story:
             world.run(pod)
         elif what < 22:
             world.fail(pod, (1, 1, 137, 127)[choices.below(4)])
-        elif what == 22:
+        elif what == 22 and pod.role != "ps":
             world.succeed(pod)
         elif what == 23:
             world.evict(pod)
@@ -181,7 +189,7 @@ class Story:
                     world.reap(pod)
                 elif pod.phase == "Pending":
                     world.run(pod)
-                elif pod.phase == "Running" and step % 7 == 0 and pod.deletion is None:
+                elif pod.phase == "Running" and step % 7 == 0 and pod.deletion is None and pod.role != "ps":
                     world.succeed(pod)
         raise Violation(f"the job did not end: {world.job and world.job.status.message}")
 
@@ -201,8 +209,10 @@ class Story:
         assert job is not None
         for pod in self.world.pods.values():
             policy = job.spec.clean_pods
-            if pod.round < job.status.round:
+            if pod.round < slot_rounds(job, [pod.slot])[pod.slot]:
                 raise Violation(f"{pod.name} of an earlier round was left behind")
+            if pod.role == "ps" and not pod.terminal:
+                raise Violation(f"{pod.name} serves on after the end")
             if policy == "All" or (policy == "Running" and not pod.terminal):
                 raise Violation(f"cleanPods is {policy}, and {pod.name} ({pod.phase}) was left behind")
 

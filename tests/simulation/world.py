@@ -22,6 +22,15 @@ ENDED = ("Succeeded", "Failed")
 Change = tuple[Literal["pod", "gone", "job", "job gone"], PodView | Job]
 
 
+Place = tuple[str, str, int, int]
+"""A pod of a job: uid of the job, role, index, round."""
+
+
+def place(pod: PodView) -> Place:
+    """Which pod it is."""
+    return pod.owner, pod.role, pod.index, pod.round
+
+
 class Violation(AssertionError):
     """Something that must always hold does not."""
 
@@ -60,13 +69,13 @@ class World:
         self.watchers: list[deque[Change]] = []
         self.quota = True
         """Whether pods are taken."""
-        self.charged: dict[tuple[str, int], int] = {}
-        self.failed: set[tuple[str, int]] = set()
-        """Rounds, by uid of the job, in which a pod failed by its own fault."""
-        self.taken: set[tuple[str, int]] = set()
-        """Rounds in which the cluster or a person took a pod away."""
-        self.unseen: set[tuple[str, int]] = set()
-        """Rounds of which a pod ended and went: an operator that lists afterwards cannot know how it ended."""
+        self.charged: set[Place] = set()
+        self.failed: set[Place] = set()
+        """Pods that failed by their own fault."""
+        self.taken: set[Place] = set()
+        """Pods that the cluster or a person took away."""
+        self.unseen: set[Place] = set()
+        """Pods that ended and went: an operator that lists afterwards cannot know how they ended."""
         self.recreate()
 
     # --------------------------------------------------------------------------------------------- telling
@@ -251,7 +260,7 @@ class World:
         if pod.phase == "Running":
             self.tell(f"{pod.name} exits with {code}")
             if pod.deletion is None:
-                self.failed.add((pod.owner, pod.round))
+                self.failed.add(place(pod))
             self._put(
                 structs.replace(
                     pod, phase="Failed", ready=False, exit_code=code, exit_reason="Error", ended_at=self.now
@@ -262,13 +271,13 @@ class World:
         """The cluster takes a pod that has not ended."""
         if not pod.terminal:
             self.tell(f"{pod.name} is evicted")
-            self.taken.add((pod.owner, pod.round))
+            self.taken.add(place(pod))
             self._put(structs.replace(pod, phase="Failed", ready=False, reason="Evicted"))
 
     def remove(self, pod: PodView) -> None:
         """A person deletes a pod, or pod garbage collection takes one that has ended."""
         self.tell(f"{pod.name} is removed by hand")
-        (self.unseen if pod.ended else self.taken).add((pod.owner, pod.round))
+        (self.unseen if pod.ended else self.taken).add(place(pod))
         self.terminate(pod)
 
     def reap(self, pod: PodView) -> None:
@@ -281,7 +290,6 @@ class World:
 def check_write(world: World, job: Job, after: Status) -> None:
     """What each status write must keep."""
     before = job.status
-    uid = job.metadata.uid
 
     def must(holds: bool, words: str) -> None:
         if not holds:
@@ -294,12 +302,18 @@ def check_write(world: World, job: Job, after: Status) -> None:
     must(after.round in (before.round, before.round + 1) or before.round == 0, "a round was skipped or undone")
     must(after.restarts - before.restarts in (0, 1), f"restarts went from {before.restarts} to {after.restarts}")
     must(after.restarts_in_a_row <= job.spec.restart.limit, "more restarts than restart.limit allows")
-    if after.restarts > before.restarts:
-        must(after.round == before.round + 1, "a charge without a new round")
-        key = (uid, before.round)
-        must(key not in world.charged, f"round {before.round} was charged twice")
-        must(key in world.failed, f"round {before.round} was charged, and no pod of it failed by its own fault")
-        world.charged[key] = 1
-    elif after.round == before.round + 1 and after.failures != before.failures:
-        must((uid, before.round) in world.taken, f"round {before.round} ended in a failure that was not charged")
+    must(after.restarts == before.restarts or after.round == before.round + 1, "a charge without a new round")
+    if after.failures != before.failures and after.round > before.round:
+        cause = after.failures[-1]
+        lost = (job.metadata.uid, cause.role, cause.index, cause.round)
+        if after.restarts > before.restarts:
+            must(lost not in world.charged, f"the loss of {cause.pod} was charged twice")
+            must(lost in world.failed, f"{cause.pod} was charged, and did not fail by its own fault")
+            world.charged.add(lost)
+        else:
+            must(
+                lost in world.taken, f"the failure of {cause.role}-{cause.index} in round {cause.round} was not charged"
+            )
+    else:
+        must(after.restarts == before.restarts, "a charge without a failure")
     must(bool(after.completion_time) == (after.state in ENDED), "completion time and state disagree")

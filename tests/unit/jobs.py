@@ -12,6 +12,7 @@ from disttrain.api import names
 from disttrain.api.plan import Plan, Refusal, Seen, Settings
 from disttrain.api.pods import PodView
 from disttrain.api.types import Job, Progress
+from disttrain.frameworks import FRAMEWORKS, World, world
 from disttrain.reconcile import reconcile
 
 NOW = 1_800_000_000.0
@@ -73,6 +74,13 @@ def plan(
     """One pass of the core."""
     seen = Seen(pods=pods, refusal=refusal, progress=progress, absent=absent or {})
     return reconcile(given, seen, now, SETTINGS)
+
+
+def world_of(given: Job, round_: int = 1, settings: Settings = SETTINGS) -> World:
+    """The world that a job's spec asks for."""
+    framework = FRAMEWORKS[given.spec.framework]
+    places = world.slots(world.wanted(given, framework), framework)
+    return world.build(given, places, dict.fromkeys(places, round_), framework, settings)
 
 
 def settle(given: Job, *pods: PodView, now: float = NOW) -> tuple[Job, Plan]:

@@ -58,7 +58,9 @@ PYTORCH_ENV = (
     "PET_MAX_RESTARTS",
 )
 """What torchrun and `init_method="env://"` read to find their peers."""
-RESERVED_ENV = COMMON_ENV + PYTORCH_ENV
+TENSORFLOW_ENV = ("TF_CONFIG",)
+"""What `TFConfigClusterResolver` reads."""
+RESERVED_ENV = COMMON_ENV + PYTORCH_ENV + TENSORFLOW_ENV
 """Names that the operator owns: a template that sets one is refused, with this list."""
 
 PROGRESS_MARK = "DISTTRAIN_PROGRESS "

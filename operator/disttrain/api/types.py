@@ -61,10 +61,7 @@ class Role(Base):
     template: Annotated[PodTemplate | None, doc("Pod template of this role; the job's `template` where absent.")] = None
     restart_policy: Annotated[
         Literal["Job", "Pod", "Auto"] | None,
-        later(
-            "What a failure of a pod of this role restarts; `restart.scope` where absent.",
-            "a failure restarts what spec.restart.scope says",
-        ),
+        doc("What a failure of a pod of this role restarts; `restart.scope` where absent."),
     ] = None
 
 
@@ -160,10 +157,7 @@ class Restart(Base):
     ] = None
     scope: Annotated[
         Literal["Job", "Pod", "Auto"],
-        doc(
-            "What restarts: the whole `Job`, the one `Pod`, or what the framework needs (`Auto`).",
-            extra={"later_values": ["Pod"]},
-        ),
+        doc("What restarts: the whole `Job`, the one `Pod`, or what the framework needs (`Auto`)."),
     ] = "Auto"
     backoff: Annotated[Backoff | None, later("Pause before each restart.", "a job restarts without a pause")] = None
     rules: Annotated[

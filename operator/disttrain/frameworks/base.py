@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -12,53 +12,78 @@ from ..api.pods import Slot
 from ..api.types import Job, RoleName
 
 
-class World(Struct, frozen=True):
+class World(Struct, frozen=True, kw_only=True):
     """The pods of one round: sizes that have been written to the status, not those that the spec may ask for by now."""
 
     job: Job
-    round: int
     slots: Sequence[Slot]
     """All slots in order of rank, the leader first."""
-    procs: int
-    """Training processes a pod."""
     ranks: Mapping[Slot, int]
     """Each slot's place in that order."""
-    port: int
-    """Port on which the leader is found; its neighbours where a framework needs more."""
+    rounds: Mapping[Slot, int]
+    """The round that each slot's pod belongs to."""
+    procs: int
+    """Training processes a pod."""
+    size: int
+    """Processes that train together."""
+    first_port: int
+    """The leader's port; where `shared`, the slot of rank n has the n-th from it."""
+    shared: bool
+    """Whether pods share addresses (the node's network, one machine), so that each needs a port of its own."""
 
     @property
     def leader(self) -> Slot:
         """The slot whose success and progress are the job's."""
         return self.slots[0]
 
-    @property
-    def size(self) -> int:
-        """Processes that train together."""
-        return self.procs * len(self.slots)
-
     def address(self, slot: Slot) -> str:
         """DNS name of the slot's pod, the same for each pod that is ever in it."""
         return address(*self.job.key, slot.role, slot.number)
 
+    def port(self, slot: Slot) -> int:
+        """Port on which the slot's pod listens for its peers."""
+        return self.first_port + (self.ranks[slot] if self.shared else 0)
 
-class Framework(Protocol):
-    """One framework. Add one by writing a module with these and listing it in `frameworks.FRAMEWORKS`."""
+
+class Framework(ABC):
+    """One framework. Add one by writing a module with a subclass and listing it in `frameworks.FRAMEWORKS`.
+
+    All methods are pure. Only what differs from the defaults need be written.
+    """
 
     roles: Sequence[RoleName]
     """Roles that it has a use for, in order of rank: the first that has pods leads."""
-    restarts_whole: bool
-    """Whether the peers of a lost member cannot go on without it."""
-    port: int
-    """The port that its leader usually listens on."""
+    usual_port: int
+    """The port that its processes usually listen on."""
 
+    @abstractmethod
     def env(self, world: World, slot: Slot) -> Mapping[str, str]:
         """Environment of every container of the slot's pod, beside what all frameworks share."""
 
+    @abstractmethod
     def ports(self, world: World, slot: Slot) -> Sequence[int]:
         """Ports that the slot's pod listens on for its peers."""
 
+    def trains(self, job: Job) -> Collection[RoleName]:
+        """Roles whose processes make up the world."""
+        return self.roles
+
+    def endless(self, job: Job) -> Collection[RoleName]:
+        """Roles that serve until they are stopped: nobody waits for their end, and they go when the job has ended."""
+        return ()
+
+    def restarts(self, job: Job, lost: Slot, slots: Sequence[Slot]) -> Collection[Slot]:
+        """The slots that need a new pod when one is lost: all of them, unless the others can go on."""
+        return slots
+
+    def keeps_ports(self, job: Job) -> bool:
+        """Whether ports must outlive rounds, since the others go on when a pod is replaced."""
+        return False
+
     def debug_env(self) -> Mapping[str, str]:
         """Environment of `debug: true`."""
+        return {}
 
     def warnings(self, job: Job) -> Sequence[str]:
         """What in the job's templates will not work as the user may think, each with the cure."""
+        return ()

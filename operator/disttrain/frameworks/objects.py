@@ -4,7 +4,6 @@ the user wrote is changed without a reason that stands here."""
 from __future__ import annotations
 
 import copy
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,27 +26,17 @@ from ..api.constants import (
     LABEL_ROLE,
     LABEL_ROUND,
 )
-from ..api.plan import Manifest, Settings
+from ..api.plan import Manifest
 from ..api.pods import Slot
 from ..api.types import Job
 from .base import Framework, World
 
-PORTS = range(20_000, 30_000)
-"""Where ports are allotted from: above what services use, below Linux' ephemeral ports (32768 and up)."""
 CHECKPOINTS_VOLUME = "disttrain-checkpoints"
 SHARED_MEMORY_VOLUME = "disttrain-shm"
 NDOTS = 5
 """Kubernetes' default; fewer, and musl does not resolve `worker-0.job.namespace.svc` through the search list."""
 LOST_NODE_SECONDS = 30
 """How long a pod stays bound to a node that went silent (Kubernetes' default is 300: five minutes of a stopped job)."""
-
-
-def port(job: Job, round_: int, framework: Framework, settings: Settings) -> int:
-    """The leader's port: the framework's own, or one allotted to the job's round where pods of several jobs share
-    addresses. Pure: a hash of the job's uid and the round, so that a restart never waits for the old socket."""
-    if job.spec.network == "Pod" and not settings.allot_ports:
-        return framework.port
-    return PORTS.start + zlib.crc32(f"{job.metadata.uid}/{round_}".encode()) % len(PORTS)
 
 
 def owner(job: Job) -> list[dict[str, Any]]:
@@ -104,7 +93,7 @@ def environment(world: World, slot: Slot, framework: Framework) -> dict[str, str
         ENV_JOB: world.job.metadata.name,
         ENV_ROLE: slot.role,
         ENV_INDEX: str(slot.number),
-        ENV_ROUND: str(world.round),
+        ENV_ROUND: str(world.rounds[slot]),
         ENV_WORLD_SIZE: str(world.size),
         ENV_LEADER: "1" if slot == world.leader else "0",
     }
@@ -125,13 +114,13 @@ def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
         LABEL_JOB_UID: job.metadata.uid,
         LABEL_ROLE: slot.role,
         LABEL_INDEX: str(slot.number),
-        LABEL_ROUND: str(world.round),
+        LABEL_ROUND: str(world.rounds[slot]),
         LABEL_LIVE: "true",
     }
     if slot == world.leader:
         labels[LABEL_LEADER] = "true"
     metadata = {
-        "name": names.pod(job.metadata.name, slot.role, slot.number, world.round),
+        "name": names.pod(job.metadata.name, slot.role, slot.number, world.rounds[slot]),
         "namespace": job.metadata.namespace,
         "labels": labels,
         "ownerReferences": owner(job),

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..api.pods import Slot
 from ..api.types import Job, RoleName
-from .base import World
+from .base import Framework, World
 
 PORT = 29500
 """torch.distributed's usual port."""
@@ -27,18 +27,17 @@ FIXED_FLAGS: Mapping[str, str] = {
 """torchrun's flags that a template must not fix, since a flag wins over our environment, and why."""
 
 
-class PyTorch:
+class PyTorch(Framework):
     """The framework `pytorch`."""
 
     roles: Sequence[RoleName] = ("master", "worker")
-    restarts_whole = True
-    port = PORT
+    usual_port = PORT
 
     def env(self, world: World, slot: Slot) -> Mapping[str, str]:
         """Both ways to find the world. With several processes a pod, the variables of a plain script are left out: a
         script that nothing launched then fails at once instead of hanging or training alone."""
         rank = world.ranks[slot]
-        address, port = world.address(world.leader), str(world.port)
+        address, port = world.address(world.leader), str(world.port(world.leader))
         found = {
             "MASTER_ADDR": address,
             "MASTER_PORT": port,
@@ -55,7 +54,7 @@ class PyTorch:
 
     def ports(self, world: World, slot: Slot) -> Sequence[int]:
         """Only the leader is looked up by its port."""
-        return [world.port] if slot == world.leader else []
+        return [world.port(slot)] if slot == world.leader else []
 
     def debug_env(self) -> Mapping[str, str]:
         """Collectives that say what they do, and say where they stood when they time out."""

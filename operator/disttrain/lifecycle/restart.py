@@ -107,7 +107,7 @@ def judge(view: View) -> Verdict | None:
         return None
     loss, status, limit = found[0], view.job.status, view.job.spec.restart.limit
     if loss.infrastructure:
-        message = f"{_capital(loss)}; the job restarts, at no charge."
+        message = f"{_capital(loss)}; a restart follows, at no charge."
         return Verdict(loss=loss, charged=False, fails=False, in_a_row=status.restarts_in_a_row, message=message)
     why = CANNOT_RUN.get(loss.exit_code or 0)
     if why is None and loss.reason in CANNOT_START:

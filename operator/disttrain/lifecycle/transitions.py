@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import structs
 
 from ..api import progress as progress_
+from ..api import ranges
 from ..api.constants import KEPT_FAILURES, LABEL_JOB_UID, LABEL_ROLE
-from ..api.pods import PodView
+from ..api.pods import PodView, Slot
 from ..api.times import stamp
 from ..api.types import (
     ROLES,
@@ -24,6 +25,7 @@ from ..api.types import (
     State,
     Status,
 )
+from . import counters
 from .conditions import ConditionStatus, put
 from .restart import Verdict, step
 from .view import View
@@ -43,18 +45,22 @@ def begin(
     *,
     round_: int,
     cause: RoundCause,
-    sizes: Mapping[RoleName, int],
+    slots: Sequence[Slot],
+    stay: Mapping[Slot, int],
     world_size: int,
     message: str,
 ) -> Status:
-    """The status with which a round begins: nothing of it exists yet."""
+    """The status with which a round begins.
+
+    `slots` are all of the new world; those in `stay` keep their pod, of the round given there.
+    """
     status, generation = job.status, job.metadata.generation
     state = STATE_OF[cause]
     conditions: list[Condition] = status.conditions
     for kind in ("Running", "Stalled"):
         if kind == "Running" or any(c.type == kind for c in conditions):
             conditions = put(conditions, kind, "False", state, message, now, generation)
-    roles: dict[str, Any] = {role: RoleStatus(replicas=sizes[role]) if role in sizes else None for role in ROLES}
+    roles: dict[str, Any] = {role: _role(job, role, slots, stay) for role in ROLES}
     return structs.replace(
         status,
         state=state,
@@ -65,9 +71,28 @@ def begin(
         round_cause=cause,
         world_size=world_size,
         selector=f"{LABEL_JOB_UID}={job.metadata.uid},{LABEL_ROLE}=worker",
-        ready=f"0/{sum(sizes.values())}",
+        ready=counters.summary({role: found for role, found in roles.items() if found}),
         start_time=status.start_time or stamp(now),
         **roles,
+    )
+
+
+def _role(job: Job, role: RoleName, slots: Sequence[Slot], stay: Mapping[Slot, int]) -> RoleStatus | None:
+    """A role's status at the start of a round; None for a role that the world does not have."""
+    mine = [slot for slot in slots if slot.role == role]
+    if not mine and job.role(role) is None:
+        return None
+    rounds: dict[int, list[int]] = {}
+    for slot in mine:
+        if slot in stay:
+            rounds.setdefault(stay[slot], []).append(slot.number)
+    kept = {slot.number for slot in mine if slot in stay}
+    before = job.role_status(role)
+    return RoleStatus(
+        replicas=len(mine),
+        ready=min(before.ready, len(kept)),
+        completed=ranges.pack(ranges.unpack(before.completed) & kept),
+        rounds={str(number): ranges.pack(indexes) for number, indexes in sorted(rounds.items())},
     )
 
 
@@ -91,7 +116,7 @@ def _failures(view: View, verdict: Verdict) -> list[Failure]:
         uid=pod.uid if pod else "",
         role=loss.slot.role,
         index=loss.slot.number,
-        round=view.job.status.round,
+        round=view.rounds[loss.slot],
         node=pod.node if pod else "",
         reason=loss.reason,
         exit_code=loss.exit_code,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..api import ranges
 from ..api.pods import PodView, Slot
-from ..api.types import Job, Progress, RoleStatus
+from ..api.types import Job, Progress
 
 
 class View(Struct, frozen=True, kw_only=True, dict=True):
@@ -20,6 +20,8 @@ class View(Struct, frozen=True, kw_only=True, dict=True):
     """Seconds since 1970."""
     slots: Sequence[Slot]
     """The world's slots in order of rank, the leader first."""
+    rounds: Mapping[Slot, int]
+    """The round that each slot is in."""
     current: Mapping[Slot, PodView]
     """Pods of the round that their slot is in."""
     departed: Mapping[Slot, PodView] = {}
@@ -63,6 +65,10 @@ class View(Struct, frozen=True, kw_only=True, dict=True):
         )
 
 
-def slot_rounds(status: RoleStatus) -> dict[int, int]:
-    """Rounds of the slots that are not in the job's own, by index."""
-    return {number: int(round_) for round_, text in status.rounds.items() for number in ranges.unpack(text)}
+def slot_rounds(job: Job, slots: Sequence[Slot]) -> dict[Slot, int]:
+    """The round that each slot is in: the job's, unless the status says another."""
+    found = dict.fromkeys(slots, job.status.round)
+    for role in dict.fromkeys(slot.role for slot in slots):
+        for round_, text in job.role_status(role).rounds.items():
+            found.update({Slot(role, number): int(round_) for number in ranges.unpack(text)})
+    return {slot: found[slot] for slot in slots}

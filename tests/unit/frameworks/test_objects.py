@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jobs import SETTINGS, UID, job
+from jobs import UID, job, world_of
 
 from disttrain.api.pods import Slot
-from disttrain.frameworks import FRAMEWORKS, objects, world
+from disttrain.frameworks import FRAMEWORKS, objects
 
 TORCH = FRAMEWORKS["pytorch"]
 FIRST = Slot("worker", 0)
@@ -24,7 +24,7 @@ OWNER = {
 
 def make(spec: dict[str, Any], slot: Slot = FIRST, round_: int = 1, workers: int = 1) -> dict[str, Any]:
     given = job(spec, workers=workers)
-    built = world.build(given, round_, world.slots(world.wanted(given, TORCH), TORCH), TORCH, SETTINGS)
+    built = world_of(given, round_)
     return objects.pod(built, slot, TORCH)
 
 
@@ -122,7 +122,7 @@ def test_pod() -> None:
 def test_the_template_is_left_as_it_was() -> None:
     given = job(with_spec(container={"env": [{"name": "A", "value": "1"}]}))
     before = repr(given)
-    built = world.build(given, 1, world.slots(world.wanted(given, TORCH), TORCH), TORCH, SETTINGS)
+    built = world_of(given, 1)
     objects.pod(built, Slot("worker", 0), TORCH)
     assert repr(given) == before
 

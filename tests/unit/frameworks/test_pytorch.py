@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jobs import SETTINGS, UID, job
+from jobs import SETTINGS, UID, job, world_of
 
 from disttrain.api.plan import Settings
 from disttrain.api.pods import Slot
@@ -16,7 +16,7 @@ LEADER = "master-0.digits.team.svc"
 
 def make(spec: dict[str, object], settings: Settings = SETTINGS, round_: int = 1) -> World:
     given = job(spec, workers=2)
-    return world.build(given, round_, world.slots(world.wanted(given, TORCH), TORCH), TORCH, settings)
+    return world_of(given, round_, settings)
 
 
 def test_one_process_a_pod() -> None:
@@ -65,10 +65,10 @@ def test_common_environment() -> None:
 
 def test_ports_of_jobs_that_share_addresses_differ_by_job_and_round() -> None:
     shared = Settings(allot_ports=True)
-    first, again, later = (make({}, shared, round_).port for round_ in (1, 1, 2))
+    first, again, later = (make({}, shared, round_).first_port for round_ in (1, 1, 2))
     assert first == again
     assert first != later
-    assert {first, later} <= set(objects.PORTS)
+    assert {first, later} <= set(world.PORTS)
 
 
 @pytest.mark.parametrize(

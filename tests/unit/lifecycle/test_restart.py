@@ -13,7 +13,9 @@ from disttrain.lifecycle.view import View
 def view(*pods: PodView, limit: int = 3) -> View:
     given = started({"restart": {"limit": limit}})
     slots = [Slot("worker", i) for i in range(3)]
-    return View(job=given, now=NOW, slots=slots, current={p.slot: p for p in pods}, old=[])
+    return View(
+        job=given, now=NOW, slots=slots, rounds=dict.fromkeys(slots, 1), current={p.slot: p for p in pods}, old=[]
+    )
 
 
 @pytest.mark.parametrize(
