@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,13 @@ class Kubectl:
 @pytest.fixture
 def kubectl(server: ApiServer, tmp_path: Path) -> Kubectl:
     return Kubectl(write_kubeconfig(tmp_path / "kubeconfig", server.url, TOKEN), tmp_path)
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 10.0) -> None:
+    """Ask until it holds: of what happens in the background of a server there is nothing else to wait for."""
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:

@@ -33,11 +33,17 @@ from disttrain.local.server.watch import Watch
 log = logging.getLogger(__name__)
 
 OPEN_PATHS = {"/healthz", "/readyz", "/livez", "/version"}
-FAULTS_PATH, JOURNAL_PATH = "/disttrain-local/faults", "/disttrain-local/journal"
+CONTROL_PREFIX = "/disttrain-local/"
+FAULTS_PATH, JOURNAL_PATH = f"{CONTROL_PREFIX}faults", f"{CONTROL_PREFIX}journal"
 LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 _JSON_HEADERS = {"Content-Type": render.JSON}
 CUSTOM, DEFINITIONS, POD_STRATEGY = crds.Custom(), crds.Definitions(), Pods()
 LARGEST_BODY = 3 * 1024 * 1024  # bytes, as the real server's
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=LARGEST_BODY)
 
 
 class ApiServer:
@@ -67,7 +73,7 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
         self._streams: set[Watch] = set()
         self.url = ""
-        self._collector = Collector(self.objects, self.types)
+        self.collector = Collector(self.objects, self.types)
         self._background: asyncio.Task[None] | None = None
         self._loaded: set[str] = set()
         for resource in self.types:
@@ -109,10 +115,10 @@ class ApiServer:
 
     async def start(self, port: int = 0) -> str:
         """Listen; returns the URL. Port 0 takes a free one."""
-        server = web.Server(self._serve, access_log=None)
+        server = web.Server(self._serve, request_factory=_request, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        self._background = asyncio.create_task(self._collector.run())
+        self._background = asyncio.create_task(self.collector.run())
         site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=1024)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
@@ -161,7 +167,8 @@ class ApiServer:
             return self._fail(request, verb, ApiError(500, "InternalError", f"Internal error occurred: {error!r}"))
 
     def _fail(self, request: web.BaseRequest, verb: str, error: ApiError) -> web.Response:
-        self.faults.note(verb, request.path_qs, error.code)
+        if not request.path.startswith(CONTROL_PREFIX):
+            self.faults.note(verb, request.path_qs, error.code)
         return web.Response(
             body=encode(error.status()), status=error.code, content_type=render.JSON, headers=error.headers
         )
@@ -236,11 +243,13 @@ class ApiServer:
     async def _body(self, request: web.BaseRequest) -> Body:
         if not request.body_exists:
             return Body(b"", "")
+        too_large = ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LARGEST_BODY}")
         if (request.content_length or 0) > LARGEST_BODY:
-            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LARGEST_BODY}")
-        data = await request.read()
-        if len(data) > LARGEST_BODY:
-            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LARGEST_BODY}")
+            raise too_large
+        try:
+            data = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise too_large from None
         return Body(data, request.headers.get("Content-Type", "").split(";")[0].strip())
 
     async def _target(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

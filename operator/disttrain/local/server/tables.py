@@ -13,7 +13,7 @@ from disttrain.local.server.resources import Resource
 from disttrain.local.server.store import Json, Record
 
 _STEP = re.compile(
-    r"\.(?P<key>[\w-]+)|\[(?P<index>\d+)\]|\['(?P<quoted>[^']+)'\]|\[\?\(@\.(?P<field>[\w.]+)\s*==\s*[\"'](?P<value>[^\"']*)[\"']\)\]|(?P<all>\[\*\])"
+    r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\['(?P<quoted>[^']+)'\]|\[\?\(@\.(?P<field>[\w.]+)\s*==\s*[\"'](?P<value>[^\"']*)[\"']\)\]|(?P<all>\[\*\])"
 )
 
 
