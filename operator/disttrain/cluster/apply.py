@@ -17,7 +17,7 @@ import msgspec
 
 from ..api.constants import KIND, LABEL_JOB_UID, LABEL_LIVE
 from ..api.plan import Creation, Deletion, Manifest, Plan
-from ..api.pods import PodView, WirePod, view
+from ..api.pods import WirePod, view
 from ..api.types import Base, Job, Metadata
 from .errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Refused, ServerError
 from .informer import PodCache

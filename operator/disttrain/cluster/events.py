@@ -117,6 +117,8 @@ class Recorder:
                 await self._send(entry)
             except ApiError as error:
                 log.debug("event %s: %s", entry.body["metadata"]["name"], error)
+            except Exception:
+                log.exception("event %s: error of the operator", entry.body["metadata"]["name"])
 
     async def drain(self) -> None:
         """Sends what waits, as the operator stops."""

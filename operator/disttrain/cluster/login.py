@@ -139,9 +139,11 @@ def merged(paths: list[Path]) -> dict[str, Any]:
     whole: dict[str, Any] = {"clusters": [], "users": [], "contexts": []}
     for path in paths:
         try:
-            part = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+            part = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except (OSError, yaml.YAMLError) as error:
             raise LoginError(f"kubeconfig {path} cannot be read: {error}") from error
+        if part is None:
+            continue
         if not isinstance(part, dict):
             raise LoginError(f"kubeconfig {path} is no mapping of clusters, users and contexts")
         whole.setdefault("current-context", None)

@@ -96,7 +96,7 @@ class FakeApi:
             raise NotFound(404, "NotFound", f"{path} not found")
         meta = stored["metadata"]
         if method == "PATCH":
-            wanted = content["metadata"]
+            wanted = content.get("metadata", {})
             for guard in ("uid", "resourceVersion"):
                 if wanted.get(guard, meta[guard]) != meta[guard]:
                     raise Conflict(409, "Conflict", f"{guard} is {meta[guard]}")
