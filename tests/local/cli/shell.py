@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 
 
 def processes(text: str) -> list[int]:
