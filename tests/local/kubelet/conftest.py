@@ -29,13 +29,18 @@ class Cluster:
     async def __aenter__(self) -> Self:
         self.api = await self._stack.enter_async_context(ApiServer(self.folder, "secret"))
         self.client = await self._stack.enter_async_context(Client(self.api.url, "secret"))
-        self.kubelet = Kubelet(self.api.url, "secret", self.folder, self.options)
-        await self._stack.enter_async_context(self.kubelet)
+        await self.start_kubelet()
         return self
+
+    async def start_kubelet(self) -> None:
+        """Start a new one; an earlier one must have been stopped."""
+        self.kubelet = Kubelet(self.api.url, "secret", self.folder, self.options)
+        await self.kubelet.start()
 
     async def __aexit__(self, *_: object) -> None:
         for pod in (await self.client.get("/api/v1/pods"))["items"]:
             await self.delete(pod["metadata"]["name"], grace=0)
+        await self.kubelet.stop()
         await self._stack.aclose()
 
     async def run(

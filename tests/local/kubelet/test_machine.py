@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from disttrain.local.client import Change, Client
+from disttrain.local.kubelet import kubelet as kubelet_module
 from disttrain.local.kubelet import node
 from disttrain.local.kubelet.kubelet import Kubelet, Options
 from disttrain.local.server import ApiServer, Rule
@@ -295,3 +296,40 @@ async def test_the_kubelet_goes_on_after_the_pods_parent_process_died(either: Cl
     await either.run("next", "echo", "fine")
     await either.over("next")
     assert either.log("next") == "fine\n"
+
+
+async def test_stopping_does_not_wait_for_an_api_that_takes_no_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubelet_module, "_REPORT_SECONDS", 0.5)
+    async with Cluster(tmp_path, Options()) as cluster:
+        await cluster.run("p", "sleep", "60", spec={"terminationGracePeriodSeconds": 1})
+        await cluster.running("p")
+        cluster.api.faults.add(Rule(action="error", verb="patch", resource="pods/status", count=-1))
+        began = time.monotonic()
+        await cluster.kubelet.stop()
+        assert time.monotonic() - began < 5
+        cluster.api.faults.clear()
+        await cluster.start_kubelet()
+        pod = await cluster.over("p")
+    assert pod["status"]["reason"] == "Terminated"
+
+
+async def test_a_second_ctrl_c_cuts_the_grace_short(either: Cluster) -> None:
+    await either.run("stubborn", "bash", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    await either.logged("stubborn", "up")
+    began = time.monotonic()
+    stopping = asyncio.create_task(either.kubelet.stop())
+    await asyncio.sleep(0)
+    either.kubelet.kill()
+    await stopping
+    assert time.monotonic() - began < 5
+    assert (await either.over("stubborn"))["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    await either.start_kubelet()  # for the fixture to stop
+
+
+async def test_the_hosts_of_the_manifest_are_in_the_file(cluster: Cluster) -> None:
+    aliases = [{"ip": "10.1.2.3", "hostnames": ["store", "store.lan"]}]
+    await cluster.run("aliased", "getent", "hosts", "store.lan", spec={"hostAliases": aliases})
+    await cluster.over("aliased")
+    assert cluster.log("aliased").split()[0] == "10.1.2.3"

@@ -31,6 +31,7 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 _JOB_LABEL = "disttrain.dev/job"
+_REPORT_SECONDS = 10.0  # for the last reports, when the kubelet stops
 _CONFIG = ("configmaps", "secrets", "services")
 
 
@@ -91,10 +92,16 @@ class Kubelet:
     async def stop(self) -> None:
         """Stop all pods gracefully, report their end and let go of everything."""
         self._stopping = True
+        longest = 0.0
         for worker in self._workers.values():
             worker.stop(why=status.SHUTDOWN)
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+            longest = max(longest, worker.grace)
+        if self._tasks:
+            # An API that takes no more reports is not waited for: the next kubelet reports the pods as lost.
+            await asyncio.wait(self._tasks, timeout=longest + _REPORT_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._resources.aclose()
 
     def kill(self) -> None:
@@ -153,7 +160,8 @@ class Kubelet:
             self._hosts_changed()
             return
         for worker in self._workers.values():
-            worker.config_changed()
+            if worker.pod["metadata"]["namespace"] == metadata["namespace"]:
+                worker.config_changed()
         self._node.changed.set()
         self._node.changed = asyncio.Event()
 

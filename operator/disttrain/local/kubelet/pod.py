@@ -73,6 +73,11 @@ class PodWorker:
         return not self.over and all(c.ready for c in self._mains)
 
     @property
+    def grace(self) -> float:
+        """The pod's own grace period, seconds."""
+        return float(self.pod["spec"].get("terminationGracePeriodSeconds", 30))
+
+    @property
     def address_key(self) -> str:
         return self._key
 
@@ -91,8 +96,7 @@ class PodWorker:
 
     def stop(self, grace: float | None = None, why: tuple[str, str] | None = None) -> None:
         """SIGTERM now, SIGKILL after `grace` seconds (None: the pod's own); a later call can only shorten the time."""
-        if grace is None:
-            grace = self.pod["spec"].get("terminationGracePeriodSeconds", 30)
+        grace = self.grace if grace is None else grace
         deadline = asyncio.get_running_loop().time() + grace
         if not self._stopping.is_set():
             self._why = self._why or why
@@ -109,9 +113,7 @@ class PodWorker:
     # --- the whole life
 
     async def run(self) -> None:
-        """Returns when nothing of the pod is left and its last status is written (and, if asked for, its object
-        deleted).
-        """
+        """Returns when nothing of the pod is left, its last status is written and, if need be, its object deleted."""
         writer = asyncio.create_task(self._report.run())
         try:
             await self._live()
@@ -224,10 +226,8 @@ class PodWorker:
             if loop.time() - began > _HEALTHY_SECONDS:
                 delay = 0.0
             if delay:
-                name = (
-                    f"{self.pod['metadata']['name']}_{self.pod['metadata']['namespace']}({self.pod['metadata']['uid']})"
-                )
-                words = f"back-off {delay:g}s restarting failed container={one.name} pod={name}"
+                pod = "{name}_{namespace}({uid})".format_map(self.pod["metadata"])
+                words = f"back-off {delay:g}s restarting failed container={one.name} pod={pod}"
                 one.wait("CrashLoopBackOff", words)
                 self._report.changed()
                 if await self._pause(delay):
@@ -296,14 +296,13 @@ class PodWorker:
         """A probe gave the container up: SIGTERM, and SIGKILL after the pod's grace."""
         if self._sandbox is not None and one.running:
             self._sandbox.signal(one.name, signal.SIGTERM)
-            grace = self.pod["spec"].get("terminationGracePeriodSeconds", 30)
             run = one.state
 
             def kill() -> None:
                 if self._sandbox is not None and one.state is run:
                     self._sandbox.kill(one.name)
 
-            asyncio.get_running_loop().call_later(grace, kill)
+            asyncio.get_running_loop().call_later(self.grace, kill)
 
     async def _stop_containers(self, work: asyncio.Task[None]) -> None:
         loop = asyncio.get_running_loop()

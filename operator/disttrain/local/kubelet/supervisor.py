@@ -131,7 +131,8 @@ class Supervisor:
     def _do_start(self, id: str, **spec: Any) -> None:
         self._marks += 1
         mark = f"{os.getpid()}.{id}.{self._marks}"
-        spec["env"][sweep.MARK] = mark
+        if not self._isolated:
+            spec["env"][sweep.MARK] = mark
         output_r, output_w = os.pipe()
         status_r, status_w = os.pipe()
         life_r, life_w = os.pipe()  # init sees its end if this process dies before the parent-death signal is set
