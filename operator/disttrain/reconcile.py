@@ -25,7 +25,7 @@ from msgspec import structs
 
 from .api import names
 from .api.constants import MANAGED_BY
-from .api.plan import Creation, Deletion, Event, Plan, Refusal, Seen, Settings
+from .api.plan import Creation, Deletion, Event, Manifest, Plan, Refusal, Seen, Settings
 from .api.pods import PodView, Slot
 from .api.times import stamp
 from .api.types import Job, RoundCause, Status
@@ -199,12 +199,12 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
     # Two old pods that answer to one name: both go before a third is made.
     named = [pod for pod in view.old if pod.live and not pod.terminal]
     crowded = len({pod.slot for pod in named}) < len(named)
-    if view.missing and not (held or final or waits or crowded):
-        missing = set(view.missing)
+    due = _due(view, framework)
+    if due and not (held or final or waits or crowded):
+        missing = set(due)
         replaced = {pod.slot: pod for pod in sorted(view.old, key=_names_first) if pod.slot in missing}
         create = [
-            Creation(manifest=objects.pod(this_world, slot, framework), replaces=replaced.get(slot))
-            for slot in view.missing
+            Creation(manifest=objects.pod(this_world, slot, framework), replaces=replaced.get(slot)) for slot in due
         ]
         # What has nothing to give way to is made first: it is there soonest, and it tries the template out.
         create.sort(key=lambda made: made.replaces is not None and not made.replaces.terminal)
@@ -217,8 +217,12 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
     status = _status(view, refusal, held)
     changed = status if status != job.status else None
     leader = view.current.get(view.leader)
+    made_first: list[Manifest] = []
+    if create and not view.launched:
+        made_first += [objects.service(job)] if job.status.round_cause == "Start" else []
+        made_first += framework.objects(this_world)
     return Plan(
-        objects=[objects.service(job)] if create and not view.launched and job.status.round_cause == "Start" else [],
+        objects=made_first,
         create=create,
         delete=delete,
         status=changed,
@@ -229,6 +233,14 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
         wake=refusal.retry_at if refusal and waits else None,
         read_progress=leader if leader and leader.phase == "Running" and leader.deletion is None else None,
     )
+
+
+def _due(view: View, framework: Framework) -> list[Slot]:
+    """The missing slots whose time has come."""
+    late = framework.late(view.job)
+    others = [slot for slot in view.slots if slot.role not in late]
+    ready = all(slot in view.completed or (slot in view.current and view.current[slot].ready) for slot in others)
+    return [slot for slot in view.missing if ready or slot.role not in late]
 
 
 def _names_first(pod: PodView) -> tuple[bool, int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from ..api.names import address
+from ..api.plan import Manifest
 from ..api.pods import Slot
 from ..api.types import Job, RoleName
 
@@ -71,6 +73,19 @@ class Framework(ABC):
     def endless(self, job: Job) -> Collection[RoleName]:
         """Roles that serve until they are stopped: nobody waits for their end, and they go when the job has ended."""
         return ()
+
+    def late(self, job: Job) -> Collection[RoleName]:
+        """Roles whose pods are made once those of all others are Ready: what would fail at once without its peers."""
+        return ()
+
+    def objects(self, world: World) -> Sequence[Manifest]:
+        """Objects beside the Service and the pods (ConfigMaps, Secrets), made before each round's pods. They are never
+        changed: what differs from round to round carries the round in its name."""
+        return ()
+
+    def complete(self, world: World, slot: Slot, spec: dict[str, Any]) -> dict[str, Any]:
+        """The slot's pod spec with what the framework needs in it: volumes, a probe, a default command."""
+        return spec
 
     def restarts(self, job: Job, lost: Slot, slots: Sequence[Slot]) -> Collection[Slot]:
         """The slots that need a new pod when one is lost: all of them, unless the others can go on."""

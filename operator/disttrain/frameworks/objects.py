@@ -144,7 +144,7 @@ def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
     _environment(spec, environment(world, slot, framework), _defaults(job, framework))
     _shared_memory(spec, job.spec.shared_memory)
     _checkpoints(spec, job)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": framework.complete(world, slot, spec)}
 
 
 def _all_containers(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
