@@ -10,6 +10,8 @@ import pytest
 
 from training.launch import Launcher
 
+pytestmark = pytest.mark.timeout(300)  # seconds; processes start slowly on a busy machine
+
 STEPS = 50
 FLAGS = (f"--max-steps={STEPS}", "--global-batch-size=35", "--log-every=1")
 

@@ -13,6 +13,8 @@ import pytest
 
 from training.launch import TRAIN, Launcher, Run
 
+pytestmark = pytest.mark.timeout(300)  # seconds; processes start slowly on a busy machine
+
 FLAGS = ("--epochs=2", "--seed=5", "--dropout=0.3", "--checkpoint-every=10")
 SLOW = ("--min-step-seconds=0.03",)
 

@@ -9,6 +9,8 @@ import pytest
 
 from training.launch import Launcher, Run
 
+pytestmark = pytest.mark.timeout(300)  # seconds; processes start slowly on a busy machine
+
 KEYS = {"rank", "worldSize", "epoch", "epochs", "step", "of", "loss", "samplesPerSecond", "time", "final", "metrics"}
 
 

@@ -141,6 +141,12 @@ def test_no_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         trainer(*flags)
 
 
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match=r"--checkpoint-dir: .*file.* Give a folder that this user may write to"):
+        trainer(f"--checkpoint-dir={tmp_path / 'file' / 'state'}")
+
+
 @pytest.mark.parametrize(
     ("flag", "words"),
     [("--seed=1", "made with {'seed': 0, 'count': 1438}, this training has {'seed': 1, 'count': 1438}")],
@@ -199,6 +205,8 @@ def test_flags_that_do_not_go_together_are_refused(flags: list[str], words: str)
         (["--batch-size=8", "--global-batch-size=8"], "not allowed with argument"),
         (["--keep-last=0"], "must be at least 1"),
         (["--precision=fp8"], "invalid choice: 'fp8'"),
+        (["--lr=nan"], "argument --lr: nan is out of range"),
+        (["--start-timeout=inf"], "must be at least 0 and at most 1e+06"),
         (["--epoch=3"], "unrecognized arguments"),
     ],
 )

@@ -10,6 +10,8 @@ from disttrain_training.pytorch.metrics import Tally
 from disttrain_training.shutdown import Refused
 from training.launch import Launcher
 
+pytestmark = pytest.mark.timeout(300)  # seconds; processes start slowly on a busy machine
+
 ADDRESS = {"MASTER_ADDR": "digits-worker-0.digits.default.svc", "MASTER_PORT": "23456"}
 
 

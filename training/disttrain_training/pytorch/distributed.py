@@ -99,6 +99,7 @@ def joined(
             f"the {size} processes did not all meet at {environ['MASTER_ADDR']}:{environ['MASTER_PORT']} "
             f"within {start_timeout:g} s (this is rank {rank}): {error}"
         ) from error
+    # Private, but the only way to wait long for peers to start and not so long for one that fell silent.
     _set_pg_timeout(timedelta(seconds=step_timeout))
     yield world
     dist.barrier()

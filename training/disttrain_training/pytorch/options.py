@@ -70,7 +70,12 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,
     )
-    whole, count, positive, fraction = _number(int, 0), _number(int, 1), _number(float, 0.0), _number(float, 0.0, 0.99)
+    whole, count, positive, fraction = (
+        _number(int, 0),
+        _number(int, 1),
+        _number(float, 0.0, 1e6),
+        _number(float, 0.0, 0.99),
+    )
 
     length = parser.add_argument_group("how long")
     length.add_argument("--epochs", type=count, default=5, help="5 reach an accuracy of about 0.98")

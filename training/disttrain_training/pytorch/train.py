@@ -121,6 +121,10 @@ class Trainer:
         self.writer = self.open_checkpoints()  # on rank 0
         if options.resume:
             self.resume()
+        self.progress.say(
+            f"{world.size} {'process' if world.size == 1 else 'processes'} on {world.device.type}, "
+            f"{self.sampler.count} images, {batch} a step, {self.of} steps in {options.epochs} epochs"
+        )
 
     def settle(self, images: Tensor) -> None:
         """A pass without effect: DDP lays out its gradients anew after the first one, and with them the order of sums.
@@ -270,7 +274,10 @@ class Trainer:
         folder, writers = options.checkpoint_dir, []
 
         def claim() -> None:
-            writer = CheckpointWriter(folder, round_=round_, keep_last=options.keep_last)
+            try:
+                writer = CheckpointWriter(folder, round_=round_, keep_last=options.keep_last)
+            except OSError as error:
+                raise Refused(f"--checkpoint-dir: {error}. Give a folder that this user may write to") from error
             if not options.resume and any(checkpoint.round == writer.round for checkpoint in writer.all()):
                 raise Refused(
                     f"--no-resume, but {folder} has checkpoints of this very round: give another --checkpoint-dir"
