@@ -105,6 +105,17 @@ async def test_watches_are_dropped(server: ApiServer, client: Client) -> None:
     assert (events[1]["object"]["code"], events[1]["object"]["message"]) == (410, "compacted")
 
 
+async def test_all_watches_of_now_and_none_later(server: ApiServer, client: Client) -> None:
+    tasks = [await watching(server, client) for _ in range(3)]
+    rule = server.faults.add(Rule(action="error_watch", resource="pods", code=410, now=True))
+    assert [[event["type"] for event in await task] for task in tasks] == [["ERROR"]] * 3
+    assert (rule.hits, rule.count) == (3, 0)
+    later = await watching(server, client)
+    await client.ok("POST", PODS, pod("a"))
+    server.faults.add(Rule(action="error_watch", resource="pods", now=True))
+    assert [event["type"] for event in await later] == ["ADDED", "ERROR"]
+
+
 async def test_a_watch_that_freezes(server: ApiServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("disttrain.local.server.watch.BOOKMARK_SECONDS", 0.05)
     task = await watching(server, client, seconds=0.6)

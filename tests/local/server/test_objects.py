@@ -114,6 +114,18 @@ async def test_a_dry_run_changes_nothing(client: Client) -> None:
     assert await client.ok("GET", f"{PODS}/a") == real
 
 
+async def test_a_body_without_its_kind(client: Client) -> None:
+    """Typed clients leave it out: the path says what it is. A body of another kind is refused."""
+    made = await client.ok("POST", MAPS, {"metadata": {"name": "c"}})
+    assert (made["apiVersion"], made["kind"]) == ("v1", "ConfigMap")
+    code, answer = await client.call("POST", MAPS, pod("a"))
+    assert code == 400
+    assert "cannot be handled as a ConfigMap" in answer["message"]
+    for body in ([1], "x", None):
+        code, answer = await client.call("POST", MAPS, body)
+        assert (code, answer["reason"]) == (400, "BadRequest")
+
+
 async def test_missing_things(client: Client) -> None:
     code, answer = await client.call("GET", f"{PODS}/none")
     assert (code, answer["message"]) == (404, 'pods "none" not found')

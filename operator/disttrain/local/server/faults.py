@@ -6,9 +6,12 @@ A rule matches requests by verb, resource and name, and acts on the next `count`
 - `delay`: wait `seconds`, then go on
 - `close_before`: close the connection without doing the call
 - `close_after`: do the call, then close the connection without an answer
-- `drop_watch`: end the matching watches at once: the open ones, or those that come if `count` is not used up by them
+- `drop_watch`: end the matching watches at once, as a connection lost
 - `freeze_watch`: matching watches, open and new, send nothing more, not even bookmarks, and stay open
 - `error_watch`: send an ERROR event of `code` in the matching watches, and end them
+
+A rule about watches acts on the open ones first, then on those that come, until `count` is used up; with `now` on all
+open ones, whatever their number, and on none that comes.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ class Rule(msgspec.Struct, kw_only=True):
     reason: str = ""
     retry_after: int = 0
     seconds: float = 0.0
+    now: bool = False  # watches only: the open ones
     hits: int = 0
 
     def matches(self, verb: str, resource: str, namespace: str, name: str) -> bool:
@@ -85,17 +89,21 @@ class OpenWatch(Protocol):
 class Faults:
     """The rules in force, the watches under way and the journal of requests."""
 
-    def __init__(self, journal_length: int = 100_000) -> None:
+    def __init__(self, journal_length: int = 10_000) -> None:
         self.rules: list[Rule] = []
         self.journal: deque[Entry] = deque(maxlen=journal_length)
         self.watches: set[OpenWatch] = set()
 
     def add(self, rule: Rule) -> Rule:
         """Put a rule in force; one about watches acts on the open ones at once."""
+        if rule.now:
+            rule.count = -1
         self.rules.append(rule)
         if rule.action.endswith("_watch"):
             for watch in list(self.watches):
                 self.apply_to_watch(watch, [rule])
+        if rule.now:
+            rule.count = 0
         return rule
 
     def clear(self) -> None:

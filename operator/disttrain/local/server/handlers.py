@@ -9,6 +9,7 @@ from typing import Any
 from disttrain.local.server import errors, render, scale, strategic
 from disttrain.local.server.objects import Objects, Write
 from disttrain.local.server.patches import json_patch, merge
+from disttrain.local.server.resources import Resource
 from disttrain.local.server.selectors import selector
 from disttrain.local.server.store import Json, Record, decode, encode
 from disttrain.local.server.target import Target
@@ -47,15 +48,15 @@ class Body:
                 f"the object provided is unrecognized: couldn't get version/kind; json parse error: {error}"
             ) from None
 
-    def object(self, kind: str) -> Json:
-        """The body as an object of a kind, with the fields that say so."""
+    def object(self, resource: Resource, *, scale: bool = False) -> Json:
+        """The body as an object. One of a custom type must say its kind, of a built-in one the path says enough."""
         obj = self.json()
-        if isinstance(obj, dict) and (obj.get("kind") or kind == "Scale"):
+        if isinstance(obj, dict) and (obj.get("kind") or scale or resource.custom is None):
             return obj
         excerpt = self.data.decode(errors="replace")
         short = excerpt if len(excerpt) <= 30 else f"{excerpt[:30]} ..."
         raise errors.bad_request(
-            f"the object provided is unrecognized (must be of type {kind}):"
+            f"the object provided is unrecognized (must be of type {resource.kind}):"
             f" Object 'Kind' is missing in '{excerpt[:200]}' ({short})"
         )
 
@@ -111,7 +112,7 @@ class Handlers:
         return Answer(render.collection(self._store, target, accept))
 
     def _create(self, target: Target, body: Body, accept: str) -> Answer:
-        obj, write = body.object(target.resource.kind), _write(target)
+        obj, write = body.object(target.resource), _write(target)
         if target.subresource == "binding":
             return self._bind(target, obj, write)
         if target.name:
@@ -148,7 +149,7 @@ class Handlers:
         return Answer(encode(scale.read(resource, stored)), warnings=tuple(write.warnings))
 
     def _update(self, target: Target, body: Body, accept: str) -> Answer:
-        obj, write = body.object("Scale" if target.subresource == "scale" else target.resource.kind), _write(target)
+        obj, write = body.object(target.resource, scale=target.subresource == "scale"), _write(target)
         if target.subresource == "scale":
             return self._scale(target, lambda _: obj, write)
         record = self._objects.update(

@@ -97,7 +97,7 @@ def collection(store: Store, target: Target, accept: str) -> bytes:
             raise expired("The provided continue parameter is too old to display a consistent list result.")
     else:
         store.check_version(resource, query.get("resourceVersion", ""), query.get("resourceVersionMatch", ""))
-    records = [record for record in store.all(resource, target.namespace, after) if test(record)]
+    records = [record for record in store.all(resource, target.namespace, after, target.name) if test(record)]
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     limit = target.number("limit") or 0
     if 0 < limit < len(records):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from disttrain.local.server.errors import Cause
 from disttrain.local.server.schema import Schema, item_key, quoted
 
 _MISSING: Any = object()
+REMEMBERED = 10_000  # values of a place in a schema whose passing is kept in mind
 
 
 def _format(template: str, arguments: list[Any]) -> str:
@@ -82,6 +84,7 @@ class Node:
     properties: dict[str, Node] = field(default_factory=dict)
     items: Node | None = None
     additional: Node | None = None
+    passed: set[bytes] = field(default_factory=set)  # digests of values that passed while they stayed as they were
 
 
 def _compile(expression: str) -> cel.Program:
@@ -123,7 +126,17 @@ def compile_rules(schema: Schema) -> Node | None:
 
 def check(node: Node, value: Any, old: Any = _MISSING, path: str = "", unchanged: bool = False) -> Iterator[Cause]:
     """The rules that a value breaks. Those that only look at a value that is as it was before are not asked again."""
-    unchanged = unchanged or (old is not _MISSING and old == value)
+    if not unchanged and old is not _MISSING and old == value:
+        # Most writes are of a status: what the rules said of an unchanged spec they will say again.
+        digest = hashlib.blake2b(quoted(value).encode(), digest_size=16).digest()
+        if digest not in node.passed:
+            causes = list(check(node, value, old, path, unchanged=True))
+            yield from causes
+            if not causes:
+                if len(node.passed) >= REMEMBERED:
+                    node.passed.clear()
+                node.passed.add(digest)
+        return
     yield from _own(node, value, old, path, unchanged)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}

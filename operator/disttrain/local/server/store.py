@@ -178,9 +178,12 @@ class Store:
         return [self._uids[owned] for owned in self._owned.get(uid, ())]
 
     def all(
-        self, resource: Resource, namespace: str | None = None, after: tuple[str, str] | None = None
+        self, resource: Resource, namespace: str | None = None, after: tuple[str, str] | None = None, name: str = ""
     ) -> list[Record]:
-        """Records in the order of namespace and name, of one namespace or all, past a key if one is given."""
+        """Records in the order of namespace and name: of a namespace, of a name, past a key, or all."""
+        if name and namespace is not None and after is None:
+            found = self.get(resource, namespace, name)
+            return [found] if found is not None else []
         spaces = self._shelf(resource).spaces
         chosen = sorted(spaces) if namespace is None else [namespace]
         records = [spaces[space][name] for space in chosen if space in spaces for name in sorted(spaces[space])]

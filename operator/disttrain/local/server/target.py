@@ -61,7 +61,7 @@ def parse(types: Types, method: str, path: str, query: Mapping[str, str]) -> Tar
         namespace = ""
     verb = _verb(method, name, query)
     if verb in ("list", "watch") and "metadata.name=" in query.get("fieldSelector", ""):
-        selected = query["fieldSelector"].split("metadata.name=", 1)[1].split(",")[0]
+        selected = query["fieldSelector"].split("metadata.name=", 1)[1].split(",")[0].lstrip("=")
         return Target(verb, resource, namespace, selected, subresource, query)
     return Target(verb, resource, namespace, name, subresource, query)
 

@@ -51,7 +51,7 @@ class Watch:
     def start(self, version: str, *, initial: bool) -> None:
         """Begin at a version ("" or "0": with all objects as they are now); raises 410 if that is too long ago."""
         if initial or version in ("", "0"):
-            for record in self._store.all(self._resource, self._namespace):
+            for record in self._store.all(self._resource, self._namespace, name=self.target[2]):
                 if self._test(record):
                     self._send("ADDED", record)
             if initial and self._bookmarks:
