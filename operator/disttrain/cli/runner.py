@@ -146,12 +146,10 @@ class Runner:
         grace = await session.stop_pods()
         if not grace:
             return
-        self._shown.note(
-            f"{why}: waiting up to {grace:g} s for the pods to write their checkpoints and end; Ctrl-C again kills them"
-        )
+        self._shown.note(f"{why}: the pods have up to {grace:g} s to save and end; Ctrl-C again kills them", pin=True)
         ended = await _first(grace + 5, quiet=follower.quiet.wait(), insisted=self._interrupts.second.wait())
         if ended != "quiet":
-            self._shown.note("killing the pods")
+            self._shown.note("killing the pods", pin=True)
 
     def _outcome(self, follower: Follower, words: str, *, checkpoints: bool) -> Outcome:
         status = follower.job.status

@@ -45,8 +45,8 @@ class View(Protocol):
     def line(self, who: str, text: str) -> None:
         """Shows a line of a pod's log."""
 
-    def note(self, text: str) -> None:
-        """Says something of our own."""
+    def note(self, text: str, *, pin: bool = False) -> None:
+        """Says something of our own. `pin`: from now on it tells more than the job's state."""
 
     def close(self) -> None:
         """Leaves the screen as it is to stay."""
@@ -83,7 +83,7 @@ class PlainView:
         """One line of a log."""
         print(f"{who:<9} | {text}", file=self._stream, flush=True)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, pin: bool = False) -> None:
         """One line of ours."""
         self.line(US, text)
 
@@ -97,7 +97,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._now = Snapshot()
-        self._note = "starting the cluster"
+        self._pinned = ""
         self._began = time.monotonic()
         self._spinner = Spinner("dots")
         self._colours: dict[str, str] = {}
@@ -113,21 +113,24 @@ class LiveView:
         colour = self._colours.setdefault(who, COLOURS[len(self._colours) % len(COLOURS)])
         self._console.print(Text.assemble((f"{who:<9} │ ", colour), Text.from_ansi(text)), soft_wrap=True)
 
-    def note(self, text: str) -> None:
-        """One line of ours, which stays in the picture too."""
-        self._note = text
+    def note(self, text: str, *, pin: bool = False) -> None:
+        """One line of ours, which stays in the picture too if it is pinned."""
+        if pin:
+            self._pinned = text
         self._console.print(Text.assemble((f"{US:<9} │ ", "bold"), text), soft_wrap=True)
 
     def close(self) -> None:
         """Takes the picture away; the logs stay."""
         self._live.stop()
-        if self._now.job:
-            self._console.print(Text(headline(self._now.job), style="bold"), soft_wrap=True)
+        job = self._now.job
+        if job and job.status.state in ("Succeeded", "Failed"):
+            self._console.print(Text(headline(job), style="bold"), soft_wrap=True)
 
     def _picture(self) -> RenderableType:
         elapsed = Text(f" {span(time.monotonic() - self._began)}  ", style="dim")
         job = self._now.job
-        said = f"{job.metadata.name}: {headline(job)}" if job and job.status.message else self._note
+        state = f"{job.metadata.name}: {headline(job)}" if job and job.status.message else "starting the cluster"
+        said = self._pinned or state
         first = Table.grid()
         first.add_row(self._spinner, elapsed, Text(said, style="bold", overflow="ellipsis"))
         parts: list[RenderableType] = [first]

@@ -12,6 +12,7 @@ import pytest
 
 from local.cli.shell import Shell, eventually
 
+pytestmark = pytest.mark.timeout(300)  # each starts clusters, and the machine may be busy
 KUBECTL = Path(sys.executable).with_name("kubectl")
 JOB = """\
 apiVersion: disttrain.dev/v1alpha1

@@ -13,7 +13,10 @@ import pytest
 
 from local.cli.shell import Shell, eventually, processes
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc"),
+    pytest.mark.timeout(300),  # each starts clusters, and the machine may be busy
+]
 
 JOB = """\
 apiVersion: disttrain.dev/v1alpha1
@@ -161,7 +164,7 @@ def test_ctrl_c_lets_the_job_save_and_resume_goes_on(shell: Shell) -> None:
     command.until("| ready\n")
     command.interrupt()
     assert command.wait() == 130
-    assert "waiting up to 20 s for the pods" in command.out
+    assert "the pods have up to 20 s to save and end" in command.out
     assert "master-0  | saved\n" in command.out
     assert "disttrain run job.yaml --resume" in command.out
     shell.nothing_left()

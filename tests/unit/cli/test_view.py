@@ -92,11 +92,17 @@ def test_the_live_view_shows_job_pods_and_training() -> None:
     view.line("worker-0", "an \x1b[31mold\x1b[0m log line [not markup]")
     view._live.refresh()
     picture = screen(console)
+    view.note("stopping: wait", pin=True)
+    view._live.refresh()
+    stopping = screen(console)[len(picture) :]
+    view.update(Snapshot(job("Succeeded", "Done.")))
     view.close()
     for words in ("digits: Running, 3/3 ready", "POD", "worker-0", "Pending", "epoch 3/5, step 150/300", "━"):
         assert words in picture
+    assert stopping.count("stopping: wait") == 2  # as a line, and in the picture in place of the state
+    assert "All 3 pods run" not in stopping[stopping.rindex("stopping: wait") :]
     assert "worker-0  │ an old log line [not markup]" in picture
-    assert screen(console).rstrip().endswith("Running, 3/3 ready: All 3 pods run.")
+    assert screen(console).rstrip().endswith("Succeeded, 3/3 ready: Done.")
 
 
 def test_more_pods_than_fit() -> None:
