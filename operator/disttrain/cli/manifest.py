@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ..api.constants import API_VERSION, KIND
+from ..api.constants import API_VERSION, KIND, MANAGED_BY
 from .console import CliError, usage
 
 Object = dict[str, Any]
@@ -75,6 +75,10 @@ def parse(text: str, source: str) -> Manifest:
         raise CliError(
             f"{source} has apiVersion {jobs[0]['apiVersion']}: this version of disttrain knows {API_VERSION}"
         )
+    spec = jobs[0].get("spec")
+    manager = spec.get("managedBy") if isinstance(spec, dict) else None
+    if manager and manager != MANAGED_BY:
+        raise CliError(f"spec.managedBy is {manager}, which does not run here: leave it out, or use {MANAGED_BY}")
     return Manifest(jobs[0], tuple(item for item in found if item is not jobs[0]))
 
 

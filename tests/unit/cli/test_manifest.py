@@ -37,6 +37,7 @@ def test_a_list_and_json() -> None:
         ("just words", "document 1 of job.yaml is no Kubernetes object"),
         (f"{SECRET}---\nkind: X\n", "document 2 of job.yaml is no Kubernetes object"),
         (JOB.replace("{name: digits}", "{generateName: x-}"), "has no metadata.name"),
+        (JOB.replace("pytorch}", "pytorch, managedBy: kueue.x-k8s.io/multikueue}"), "which does not run here"),
         (JOB.replace("v1alpha1", "v9"), "this version of disttrain knows disttrain.dev/v1alpha1"),
     ],
 )
