@@ -8,10 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..api.names import address
+from ..api import names
 from ..api.plan import Manifest
 from ..api.pods import Slot
 from ..api.types import Job, RoleName
+from .accelerators import processes
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -32,15 +33,21 @@ class World(Struct, frozen=True, kw_only=True):
     """The leader's port; where `shared`, the slot of rank n has the n-th from it."""
     shared: bool
     """Whether pods share addresses (the node's network, one machine), so that each needs a port of its own."""
+    renames: bool
+    """Whether a pod's host name tells its round."""
 
     @property
     def leader(self) -> Slot:
         """The slot whose success and progress are the job's."""
         return self.slots[0]
 
+    def hostname(self, slot: Slot) -> str:
+        """Host name of the slot's pod, the same for each pod that is ever in it unless the world `renames`."""
+        return names.hostname(slot.role, slot.number, self.rounds[slot] if self.renames else 1)
+
     def address(self, slot: Slot) -> str:
-        """DNS name of the slot's pod, the same for each pod that is ever in it."""
-        return address(*self.job.key, slot.role, slot.number)
+        """DNS name of the slot's pod, as stable as its host name."""
+        return names.address(*self.job.key, slot.role, slot.number, self.rounds[slot] if self.renames else 1)
 
     def port(self, slot: Slot) -> int:
         """Port on which the slot's pod listens for its peers."""
@@ -55,8 +62,14 @@ class Framework(ABC):
 
     roles: Sequence[RoleName]
     """Roles that it has a use for, in order of rank: the first that has pods leads."""
-    usual_port: int
-    """The port that its processes usually listen on."""
+    implied: Collection[RoleName] = ()
+    """Roles that have one pod also where the spec does not write them."""
+    renames: bool = False
+    """Whether a pod's host name tells its round, for what remembers failed hosts by name."""
+
+    @abstractmethod
+    def port(self, job: Job) -> int:
+        """The port that its processes listen on where each pod has an address of its own."""
 
     @abstractmethod
     def env(self, world: World, slot: Slot) -> Mapping[str, str]:
@@ -69,6 +82,14 @@ class Framework(ABC):
     def trains(self, job: Job) -> Collection[RoleName]:
         """Roles whose processes make up the world."""
         return self.roles
+
+    def procs(self, job: Job, template: dict[str, Any]) -> int:
+        """Training processes of a pod that is made from a template. Raises accelerators.Undecided."""
+        return processes(job.spec, template)
+
+    def defaults(self, world: World, slot: Slot) -> Mapping[str, str]:
+        """Environment of the slot's containers that the template may set otherwise."""
+        return {}
 
     def endless(self, job: Job) -> Collection[RoleName]:
         """Roles that serve until they are stopped: nobody waits for their end, and they go when the job has ended."""

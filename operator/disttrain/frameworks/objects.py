@@ -128,7 +128,7 @@ def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
     if meta.get("annotations"):
         metadata["annotations"] = meta["annotations"]
     spec["restartPolicy"] = "Never"
-    spec["hostname"] = names.hostname(slot.role, slot.number)
+    spec["hostname"] = world.hostname(slot)
     spec["subdomain"] = names.service(job.metadata.name)
     spec.setdefault("enableServiceLinks", False)  # an environment that grows with the namespace's Services slows starts
     if job.spec.network == "Host":
@@ -141,7 +141,7 @@ def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
         # A failure's last words then reach the pod's status, also where nothing wrote a termination message.
         containers[0].setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
         _ports(containers[0], framework.ports(world, slot), host=job.spec.network == "Host")
-    _environment(spec, environment(world, slot, framework), _defaults(job, framework))
+    _environment(spec, environment(world, slot, framework), _defaults(world, slot, framework))
     _shared_memory(spec, job.spec.shared_memory)
     _checkpoints(spec, job)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": framework.complete(world, slot, spec)}
@@ -151,10 +151,11 @@ def _all_containers(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
 
 
-def _defaults(job: Job, framework: Framework) -> dict[str, str]:
+def _defaults(world: World, slot: Slot, framework: Framework) -> dict[str, str]:
     """Environment that the template may set otherwise."""
     found = {"PYTHONUNBUFFERED": "1"}  # else progress and last words stay in a buffer that a kill throws away
-    if job.spec.debug:
+    found |= framework.defaults(world, slot)
+    if world.job.spec.debug:
         found |= {"PYTHONFAULTHANDLER": "1", **framework.debug_env()}
     return found
 

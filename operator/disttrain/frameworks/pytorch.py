@@ -31,7 +31,10 @@ class PyTorch(Framework):
     """The framework `pytorch`."""
 
     roles: Sequence[RoleName] = ("master", "worker")
-    usual_port = PORT
+
+    def port(self, job: Job) -> int:
+        """See PORT."""
+        return PORT
 
     def env(self, world: World, slot: Slot) -> Mapping[str, str]:
         """Both ways to find the world. With several processes a pod, the variables of a plain script are left out: a

@@ -22,7 +22,10 @@ class TensorFlow(Framework):
     """
 
     roles: Sequence[RoleName] = ("chief", "worker", "ps", "evaluator")
-    usual_port = PORT
+
+    def port(self, job: Job) -> int:
+        """See PORT."""
+        return PORT
 
     def env(self, world: World, slot: Slot) -> Mapping[str, str]:
         """The evaluator has its task but is in nobody's cluster: it reads checkpoints, and nobody waits for it."""

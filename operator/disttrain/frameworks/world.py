@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..api.plan import Settings
 from ..api.pods import Slot
 from ..api.types import Job, RoleName
-from .accelerators import Undecided, processes
+from .accelerators import Undecided
 from .base import Framework, World
 from .objects import template
 
@@ -19,7 +19,8 @@ PORTS = range(20_000, 30_000)
 def wanted(job: Job, framework: Framework) -> dict[RoleName, int]:
     """Pods of each role that the spec asks for."""
     found = {role: job.role(role) for role in framework.roles}
-    return {role: written.replicas for role, written in found.items() if written}
+    implied = dict.fromkeys(framework.implied, 1)
+    return {**implied, **{role: written.replicas for role, written in found.items() if written}}
 
 
 def slots(sizes: Mapping[RoleName, int], framework: Framework) -> list[Slot]:
@@ -31,7 +32,7 @@ def size(job: Job, places: Sequence[Slot], framework: Framework) -> tuple[int, i
     """Training processes a pod, and in the world. Raises Undecided."""
     trains = framework.trains(job)
     trainers = [slot for slot in places if slot.role in trains]
-    procs = processes(job.spec, template(job, (trainers or list(places))[-1].role))
+    procs = framework.procs(job, template(job, (trainers or list(places))[-1].role))
     return procs, procs * len(trainers)
 
 
@@ -41,7 +42,7 @@ def build(
     """The world with these slots and their rounds. Raises Undecided."""
     procs, total = size(job, places, framework)
     shared = job.spec.network == "Host" or settings.allot_ports
-    port = framework.usual_port
+    port = framework.port(job)
     if shared:
         # Pure: a hash of the job's uid and the round, so that a restart never waits for a socket of the world before.
         round_ = 1 if framework.keeps_ports(job) else rounds[places[0]]
@@ -56,6 +57,7 @@ def build(
         size=total,
         first_port=port,
         shared=shared,
+        renames=framework.renames,
     )
 
 
