@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from disttrain.local.server import ApiServer
+from disttrain.local.server.collector import Collector
+from disttrain.local.server.objects import Write
+from disttrain.local.server.resources import PODS as POD_TYPE
 from local.server.conftest import CRDS, PODS, WIDGETS, Client, eventually, pod, widget, widget_crd
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -122,3 +126,15 @@ async def test_events_are_kept_for_an_hour(server: ApiServer, client: Client) ->
         await client.ok("POST", path, event | {"lastTimestamp": last.strftime("%Y-%m-%dT%H:%M:%SZ")})
     server.collector.sweep(datetime.now(UTC))
     assert [item["metadata"]["name"] for item in (await client.ok("GET", path))["items"]] == ["new"]
+
+
+async def test_a_stop_while_work_comes_in(server: ApiServer, client: Client) -> None:
+    owner = await client.ok("POST", PODS, pod("owner"))
+    collector = Collector(server.objects, server.types)
+    running = asyncio.create_task(collector.run())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    server.objects.create(POD_TYPE, "default", owned(pod("a"), owner), Write())
+    running.cancel()
+    await asyncio.wait({running}, timeout=5)
+    assert running.cancelled()

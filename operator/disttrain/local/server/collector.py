@@ -139,7 +139,7 @@ class Collector:
                 obj["spec"]["finalizers"] = []
                 return obj
 
-            self._objects.patch(NAMESPACES, "", namespace, finalized, Write())
+            self._objects.patch(NAMESPACES, "", namespace, finalized, Write(), "finalize")
 
     def _clear_type(self, crd: Record) -> None:
         """Delete the objects of a CRD that goes, and the CRD once none is left."""
@@ -174,6 +174,10 @@ class Collector:
             if (obj.get("lastTimestamp") or obj["metadata"]["creationTimestamp"]) < oldest:
                 self._delete(EVENTS.key, record)
 
+    async def idle(self) -> None:
+        """Wait until all that is queued now has been done."""
+        await self._jobs.join()
+
     async def run(self) -> None:
         """Do the work, until cancelled."""
         self._resume()
@@ -181,7 +185,10 @@ class Collector:
         sweep_at = asyncio.get_running_loop().time() + SWEEP_SECONDS
         while True:
             try:
-                job = await asyncio.wait_for(self._jobs.get(), SWEEP_SECONDS)
+                async with asyncio.timeout(
+                    SWEEP_SECONDS
+                ):  # Python 3.11's wait_for swallows a cancellation now and then
+                    job = await self._jobs.get()
             except TimeoutError:
                 job = None
             try:
@@ -192,6 +199,9 @@ class Collector:
                     self.sweep(datetime.now(UTC))
             except Exception:
                 log.exception("a collection failed")
+            finally:
+                if job is not None:
+                    self._jobs.task_done()
             done += 1
             if self._jobs.empty():
                 self._store.flush()

@@ -129,7 +129,8 @@ class Watch:
                 return
             self._news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), min(left, BOOKMARK_SECONDS))
+                async with asyncio.timeout(min(left, BOOKMARK_SECONDS)):
+                    await self._news.wait()
             except TimeoutError:
                 if self._bookmarks:
                     self._bookmark()
