@@ -333,3 +333,21 @@ async def test_the_hosts_of_the_manifest_are_in_the_file(cluster: Cluster) -> No
     await cluster.run("aliased", "getent", "hosts", "store.lan", spec={"hostAliases": aliases})
     await cluster.over("aliased")
     assert cluster.log("aliased").split()[0] == "10.1.2.3"
+
+
+async def test_a_new_kubelet_takes_up_what_it_finds(either: Cluster) -> None:
+    await either.run("done", "true")
+    done = await either.over("done")
+    await either.run("asked-to-go", "bash", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    await either.logged("asked-to-go", "up")
+    stopping = asyncio.create_task(either.kubelet.stop())
+    await asyncio.sleep(0)
+    either.kubelet.kill()
+    await stopping
+    await either.delete("asked-to-go", grace=30)
+    await either.run("new", "echo", "hello")
+    await either.start_kubelet()
+    await either.over("new")
+    assert either.log("new") == "hello\n"
+    await either.gone("asked-to-go")
+    assert await either.pod("done") == done

@@ -141,6 +141,14 @@ def with_addresses(text: str, namespace: str, addresses: Addresses) -> str:
     )
 
 
+def key(pod: Json) -> str:
+    """The key of a pod's address where it goes by name; a pod without a name has its uid."""
+    host, subdomain = pod["spec"].get("hostname"), pod["spec"].get("subdomain")
+    if not host or not subdomain:
+        return str(pod["metadata"]["uid"])
+    return name_key(pod["metadata"]["namespace"], host, subdomain)
+
+
 def name_key(namespace: str, host: str, subdomain: str) -> str:
     """The key of an address that goes by name: in mapping mode a peer's is known before it exists."""
     return f"{namespace}/{subdomain}/{host}"

@@ -242,12 +242,13 @@ class Kubelet:
         try:
             if not bind or await self._bind(worker.pod):
                 await worker.run()
-                self._done.add(uid)
+                if not worker.gone:
+                    self._done.add(uid)
         except Exception:
             log.exception("pod %s", worker.pod["metadata"]["name"])
         finally:
             del self._workers[uid]
-            self._node.addresses.release(worker.address_key)
+            self._node.addresses.release(uid)
             self._node.release_gpus(uid)
             self._hosts_changed()
             for pod in list(self._pending.values()):

@@ -46,11 +46,7 @@ class PodWorker:
         self.pod = pod
         self.over = False
         self._node = node
-        self._key: str = pod["metadata"]["uid"]
-        if not node.isolated and len(named := hosts.names(pod)) > 1:
-            host, subdomain, *_ = named[-1].split(".")
-            self._key = hosts.name_key(pod["metadata"]["namespace"], host, subdomain)
-        self.address = node.addresses.get(self._key)
+        self.address = node.addresses.get(pod["metadata"]["uid"] if node.isolated else hosts.key(pod))
         self._folder = folder(node, pod)
         self._run = self._folder / "run"
         self._sandbox: Sandbox | None = None
@@ -78,8 +74,9 @@ class PodWorker:
         return float(self.pod["spec"].get("terminationGracePeriodSeconds", 30))
 
     @property
-    def address_key(self) -> str:
-        return self._key
+    def gone(self) -> bool:
+        """Whether the object is not there any more."""
+        return self._report.gone
 
     # --- news from outside
 
@@ -131,6 +128,7 @@ class PodWorker:
                 await writer
             finally:
                 writer.cancel()
+        log.info("pod %s is over: %s", self.pod["metadata"]["name"], self._describe())
         if self.pod["metadata"].get("deletionTimestamp") and not self._report.gone:
             await delete_object(self._node.client, self.pod)
 
@@ -352,6 +350,10 @@ class PodWorker:
 
     def _log(self, one: ContainerStatus) -> Path:
         return self._folder / f"{one.name}.log"
+
+    def _describe(self) -> str:
+        ends = ((c.name, c.terminated) for c in self._inits + self._mains)
+        return ", ".join(f"{name} ended with {end['exitCode']}" for name, end in ends if end) or "nothing ran"
 
     def _status(self, written: Json) -> Json:
         conditions = (written or self.pod.get("status") or {}).get("conditions") or []
