@@ -164,14 +164,22 @@ def _check_field(owner: str, field: Field, value: Any) -> list[str]:
     if field.shape == "map":
         if not isinstance(value, dict):
             raise Mismatch(_given(value), f"map[string]{element}", owner)
-        pairs = [(str(key), item) for key, item in value.items()]
+        pairs = [(str(key), _present(field, value, key)) for key in value]
     else:
         if not isinstance(value, list):
             raise Mismatch(_given(value), f"[]{element}", owner)
-        pairs = [(f"[{index}]", item) for index, item in enumerate(value)]
+        pairs = [(f"[{index}]", _present(field, value, index)) for index in range(len(value))]
     for step, item in pairs:
         unknown += [f"{step}.{path}" for path in _check_one(owner, field, item)]
     return unknown
+
+
+def _present(field: Field, holder: Any, place: Any) -> Any:
+    """An item of a list or map. A null among them stands for the empty value of its type, as in Go."""
+    if holder[place] is None:
+        kinds = _PYTHON.get(field.of)
+        holder[place] = {} if kinds is None else kinds[0]()
+    return holder[place]
 
 
 def _check_one(owner: str, field: Field, value: Any) -> list[str]:

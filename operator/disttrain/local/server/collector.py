@@ -150,7 +150,9 @@ class Collector:
             if self._store.count(resource):
                 self._later(lambda: self._clear_type(crd))
                 return
-        self._drop_finalizer(CRDS.key, crd, crds.CLEANUP)
+        current = self._store.get(CRDS, "", crd.name)
+        if current is not None and current.uid == crd.uid:
+            self._drop_finalizer(CRDS.key, current, crds.CLEANUP)
 
     def _later(self, job: Callable[[], None], seconds: float = 0.1) -> None:
         asyncio.get_running_loop().call_later(seconds, self._jobs.put_nowait, job)

@@ -145,7 +145,7 @@ def _event(obj: Json, now: datetime) -> list[Any]:
 
 def _node(obj: Json, now: datetime) -> list[Any]:
     status = obj.get("status") or {}
-    ready = {c["type"]: c["status"] for c in status.get("conditions") or () if "type" in c}.get("Ready")
+    ready = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}.get("Ready")
     words = {"True": "Ready", "False": "NotReady"}.get(str(ready), "Unknown")
     if _get(obj, "spec", "unschedulable"):
         words += ",SchedulingDisabled"

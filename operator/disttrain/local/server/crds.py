@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from disttrain.local.server import errors, rules, schema
+from disttrain.local.server import errors, rules, schema, tables
+from disttrain.local.server.crd_schema import DEFINITION
 from disttrain.local.server.errors import Cause
 from disttrain.local.server.objects import Write, timestamp
 from disttrain.local.server.resources import Resource
 from disttrain.local.server.store import Json
-from disttrain.local.server.strategies import Plain, check_metadata, complain
+from disttrain.local.server.strategies import Plain, complain
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"  # holds a CRD until its objects are gone
 
@@ -85,10 +86,10 @@ class Definitions(Plain):
 
     def prepare(self, resource: Resource, new: Json, old: Json | None, subresource: str, write: Write) -> None:
         name = new["metadata"]["name"]
-        spec = new.get("spec") or {}
-        causes = self._faults(name, spec)
+        causes = self._faults(name, new)
         if causes:
             raise errors.invalid(resource.kind, resource.group, name, causes)
+        spec = new["spec"]
         names = spec["names"]
         names.setdefault("singular", names["kind"].lower())
         names.setdefault("listKind", f"{names['kind']}List")
@@ -118,33 +119,29 @@ class Definitions(Plain):
         }
 
     @staticmethod
-    def _faults(name: str, spec: Json) -> list[Cause]:
-        causes = []
-        names = spec.get("names") or {}
-        for key, value in (
-            ("group", spec.get("group")),
-            ("names.plural", names.get("plural")),
-            ("names.kind", names.get("kind")),
-        ):
-            if not value:
-                causes.append(Cause(f"spec.{key}", "FieldValueRequired", "Required value"))
-        wanted = f"{names.get('plural')}.{spec.get('group')}"
-        if not causes and name != wanted:
+    def _faults(name: str, crd: Json) -> list[Cause]:
+        causes = schema.validate(DEFINITION, {key: value for key, value in crd.items() if key != "metadata"})
+        if causes:
+            return causes
+        spec = crd["spec"]
+        if name != f"{spec['names']['plural']}.{spec['group']}":
             words = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
             causes.append(Cause("metadata.name", "FieldValueInvalid", words))
-        if spec.get("scope") not in ("Namespaced", "Cluster"):
-            words = 'supported values: "Cluster", "Namespaced"'
-            causes.append(
-                Cause("spec.scope", "FieldValueNotSupported", f'Unsupported value: "{spec.get("scope")}": {words}')
-            )
-        versions = spec.get("versions") or []
-        if sum(bool(version.get("storage")) for version in versions) != 1:
+        versions = spec["versions"]
+        if sum(version["storage"] for version in versions) != 1:
             words = "Invalid value: must have exactly one version marked as storage version"
             causes.append(Cause("spec.versions", "FieldValueInvalid", words))
         for index, version in enumerate(versions):
+            path = f"spec.versions[{index}]"
             if not (version.get("schema") or {}).get("openAPIV3Schema"):
                 words = "Required value: schemas are required"
-                causes.append(Cause(f"spec.versions[{index}].schema.openAPIV3Schema", "FieldValueRequired", words))
+                causes.append(Cause(f"{path}.schema.openAPIV3Schema", "FieldValueRequired", words))
+            for place, column in enumerate(version.get("additionalPrinterColumns") or ()):
+                try:
+                    tables.steps(column["jsonPath"])
+                except ValueError as error:
+                    where = f"{path}.additionalPrinterColumns[{place}].jsonPath"
+                    causes.append(Cause(where, "FieldValueInvalid", f"Invalid value: {error}"))
         return causes
 
 
@@ -164,9 +161,8 @@ class Custom(Plain):
 
     @staticmethod
     def _prune(resource: Resource, custom: CustomType, new: Json, write: Write) -> None:
-        unknown = check_metadata(new)
         kept = {key: new.pop(key) for key in ("apiVersion", "kind", "metadata")}
-        unknown += list(schema.prune(custom.schema, new))
+        unknown = list(schema.prune(custom.schema, new))
         rest = dict(new)
         new.clear()
         new.update({**kept, **rest})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 if TYPE_CHECKING:
     from disttrain.local.server.resources import Resource
     from disttrain.local.server.store import Record
@@ -107,6 +109,15 @@ def version_too_large(asked: int, current: int) -> ApiError:
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
+
+
+def undecodable(resource: Resource, obj: Mapping[str, Any], why: str, *, patched: bool) -> ApiError:
+    """An object that cannot be decoded: said of the object when it was sent whole, of the patch when it was patched."""
+    if patched:
+        given = msgspec.json.encode(msgspec.json.encode(obj).decode()).decode()
+        return invalid("", "", "", [Cause("patch", "FieldValueInvalid", f"Invalid value: {given}: {why}")])
+    what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+    return bad_request(f"{what}: {why}")
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiError:

@@ -207,9 +207,21 @@ class Handlers:
         return Answer(encode(head)[:-1] + b',"items":[' + b",".join(record.raw for record in records) + b"]}")
 
     def _options(self, target: Target, body: Body) -> Mapping[str, Any]:
-        """DeleteOptions, from the body or the query."""
-        options = dict(body.json() or {}) if body.data else {}
+        """DeleteOptions, from the body or the query; raises 400 for what they cannot be."""
+        options = body.json() if body.data else {}
+        if options is None:
+            options = {}
+        if not isinstance(options, dict):
+            raise errors.bad_request("the body of a DELETE is DeleteOptions, an object")
         for key in ("propagationPolicy", "gracePeriodSeconds"):
             if target.query.get(key):
                 options[key] = target.number(key) if key == "gracePeriodSeconds" else target.query[key]
+        if not isinstance(options.get("preconditions") or {}, dict):
+            raise errors.bad_request("DeleteOptions: preconditions is an object with uid and resourceVersion")
+        grace = options.get("gracePeriodSeconds")
+        if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
+            raise errors.bad_request(f"DeleteOptions: gracePeriodSeconds is a whole number: {grace!r} was given")
+        policy = options.get("propagationPolicy")
+        if policy not in (None, "", "Orphan", "Background", "Foreground"):
+            raise _bad_option(target, "propagationPolicy", policy, '"Foreground", "Background", "Orphan"')
         return options

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from disttrain.local.server import errors, names
+from disttrain.local.server import builtin_schema, errors, names
 from disttrain.local.server.errors import ApiError, Cause
 from disttrain.local.server.resources import NAMESPACES, Resource
 from disttrain.local.server.schema import NOT_CHECKED
@@ -35,6 +35,7 @@ class Write:
     dry_run: bool = False
     field_validation: str = "Warn"  # Strict, Warn or Ignore
     patching: bool = False
+    unknown: list[str] = field(default_factory=list)  # the paths of unknown fields of the metadata
     warnings: list[str] = field(default_factory=list)
 
 
@@ -78,7 +79,7 @@ class Objects:
     # Create
 
     def create(self, resource: Resource, namespace: str, obj: Json, write: Write) -> Record:
-        self._check_identity(resource, namespace, obj)
+        self._check_identity(resource, namespace, obj, write)
         metadata = obj["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = str(metadata["generateName"])[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
@@ -106,7 +107,7 @@ class Objects:
             raise errors.invalid(resource.kind, resource.group, metadata["name"], faults)
         return self._store(resource, obj, None, write)
 
-    def _check_identity(self, resource: Resource, namespace: str, obj: Json, name: str = "") -> None:
+    def _check_identity(self, resource: Resource, namespace: str, obj: Json, write: Write, name: str = "") -> None:
         """The body must be what the path says, and is completed from it."""
         given = obj.get("apiVersion") or resource.api_version, obj.get("kind")
         if given[1] and given[1] != resource.kind and given[0] == resource.api_version and resource.custom is not None:
@@ -121,6 +122,11 @@ class Objects:
         if not isinstance(obj.setdefault("metadata", {}), dict):
             raise errors.bad_request("metadata is not an object")
         metadata = obj["metadata"]
+        try:
+            write.unknown = [f"metadata.{path}" for path in builtin_schema.check("ObjectMeta", metadata)]
+        except builtin_schema.Mismatch as error:
+            error.path = f"metadata.{error.path}"
+            raise errors.undecodable(resource, obj, str(error), patched=write.patching) from None
         if name and metadata.setdefault("name", name) != name:
             raise errors.bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
@@ -149,7 +155,7 @@ class Objects:
     ) -> Record:
         """PUT: the whole object, or with a subresource the part of it that this one may write."""
         record = self.get(resource, namespace, name)
-        self._check_identity(resource, namespace, obj, name)
+        self._check_identity(resource, namespace, obj, write, name)
         return self._replace(resource, record, obj, write, subresource)
 
     def patch(
@@ -167,7 +173,7 @@ class Objects:
         write.patching = True
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
             raise errors.bad_request("the patched object is no longer an object with metadata")
-        self._check_identity(resource, namespace, obj, name)
+        self._check_identity(resource, namespace, obj, write, name)
         return self._replace(resource, record, obj, write, subresource)
 
     def _replace(self, resource: Resource, record: Record, new: Json, write: Write, subresource: str) -> Record:

@@ -10,8 +10,9 @@ from typing import Any
 
 import cel
 
+from disttrain.local.server.crd_schema import PROPS
 from disttrain.local.server.errors import Cause
-from disttrain.local.server.schema import Schema, item_key, quoted
+from disttrain.local.server.schema import Schema, item_key, quoted, validate
 
 _MISSING: Any = object()
 REMEMBERED = 10_000  # values of a place in a schema whose passing is kept in mind
@@ -42,7 +43,7 @@ _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 
 
 class RuleError(ValueError):
-    """A rule that cannot be compiled; says which."""
+    """A schema or a rule of it that cannot be compiled; says which."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ def _rule(given: dict[str, Any]) -> Rule:
 
 def compile_rules(schema: Schema) -> Node | None:
     """The rules of a schema as a tree of the places that have any; raises RuleError."""
+    if pattern := schema.get("pattern"):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise RuleError(f"pattern {pattern!r}: {error}") from None
     node = Node(schema, [_rule(given) for given in schema.get("x-kubernetes-validations") or ()])
     for key, inner in (schema.get("properties") or {}).items():
         if (found := compile_rules(inner)) is not None:
@@ -120,6 +126,8 @@ def compile_rules(schema: Schema) -> Node | None:
     if isinstance(schema.get("items"), dict):
         node.items = compile_rules(schema["items"])
     if isinstance(schema.get("additionalProperties"), dict):
+        if faults := validate(PROPS, schema["additionalProperties"]):
+            raise RuleError(f"additionalProperties: {faults[0]}")
         node.additional = compile_rules(schema["additionalProperties"])
     return node if node.rules or node.properties or node.items or node.additional else None
 

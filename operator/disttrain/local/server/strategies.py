@@ -5,38 +5,20 @@ from __future__ import annotations
 import base64
 
 from disttrain.local.server import builtin_schema, errors
-from disttrain.local.server.errors import ApiError, Cause
+from disttrain.local.server.errors import Cause
 from disttrain.local.server.objects import Write
 from disttrain.local.server.resources import Resource
 from disttrain.local.server.schema import quoted
-from disttrain.local.server.store import Json, encode
-
-
-def _refused(resource: Resource, obj: Json, why: str, write: Write) -> ApiError:
-    """An object that cannot be decoded: said of the object when it was sent whole, of the patch when it was patched."""
-    if write.patching:
-        cause = Cause("patch", "FieldValueInvalid", f"Invalid value: {quoted(encode(obj).decode())}: {why}")
-        return errors.invalid("", "", "", [cause])
-    what = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-    return errors.bad_request(f"{what}: {why}")
+from disttrain.local.server.store import Json
 
 
 def complain(resource: Resource, obj: Json, unknown: list[str], write: Write) -> None:
     """Tell the client of unknown fields, as its fieldValidation wants: refuse, warn or keep silent."""
-    words = [f'unknown field "{path}"' for path in unknown]
+    words = [f'unknown field "{path}"' for path in write.unknown + unknown]
     if words and write.field_validation == "Strict":
-        raise _refused(resource, obj, f"strict decoding error: {', '.join(words)}", write)
+        raise errors.undecodable(resource, obj, f"strict decoding error: {', '.join(words)}", patched=write.patching)
     if write.field_validation == "Warn":
         write.warnings += words
-
-
-def check_metadata(obj: Json) -> list[str]:
-    """Drop what metadata does not have; returns the paths, raises 400 for a value of a wrong type."""
-    try:
-        return [f"metadata.{path}" for path in builtin_schema.check("ObjectMeta", obj["metadata"])]
-    except builtin_schema.Mismatch as error:
-        error.path = f"metadata.{error.path}"
-        raise errors.bad_request(str(error)) from None
 
 
 class Plain:
@@ -47,7 +29,7 @@ class Plain:
         try:
             unknown = builtin_schema.check(resource.kind, changed)
         except builtin_schema.Mismatch as error:
-            raise _refused(resource, new, str(error), write) from None
+            raise errors.undecodable(resource, new, str(error), patched=write.patching) from None
         if old is not None:
             for key in [key for key in new if key not in changed and new[key] != old.get(key)]:
                 del new[key]
@@ -65,6 +47,8 @@ class Namespaces(Plain):
         if old is None:
             new["spec"] = {"finalizers": ["kubernetes"]}
             new["status"] = {"phase": "Active"}
+        elif subresource != "finalize":
+            new["spec"] = old["spec"]
 
 
 class Services(Plain):

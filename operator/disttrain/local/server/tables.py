@@ -18,7 +18,7 @@ _STEP = re.compile(
 
 
 @cache
-def _steps(path: str) -> tuple[dict[str, str | None], ...]:
+def steps(path: str) -> tuple[dict[str, str | None], ...]:
     """The steps of a JSONPath of a printer column; raises ValueError for what it cannot read."""
     text = path.replace("\\.", "\0")
     found, place = [], 0
@@ -34,7 +34,7 @@ def _steps(path: str) -> tuple[dict[str, str | None], ...]:
 def lookup(obj: Any, path: str) -> list[Any]:
     """The values at a JSONPath such as `.status.conditions[?(@.type=="Ready")].status`."""
     values = [obj]
-    for step in _steps(path):
+    for step in steps(path):
         key = step["key"] or step["quoted"]
         following: list[Any] = []
         for value in values:
