@@ -6,8 +6,8 @@ The story, in order; the first that applies wins:
  2. a job that has ended is cleaned up, and never made to run again;
  3. a spec that cannot run is said so;
  4. pods of a later round than the job's mean that the job in hand is old;
- 5. the first round begins;
- 6. success ends the job;
+ 5. the first round begins, and so does one after a suspension;
+ 6. success ends the job; a suspension takes its pods; a deadline ends it;
  7. a lost pod begins the next round, or ends the job, once it is sure that it is not the cache that is old;
  8. another size begins the next round;
  9. pods that are missing are made, pods of earlier rounds go, and the status says how it stands.
@@ -30,7 +30,22 @@ from .api.pods import PodView, Slot
 from .api.times import stamp
 from .api.types import Job, RoundCause, Status
 from .frameworks import FRAMEWORKS, Framework, World, objects, world
-from .lifecycle import cleanup, conditions, counters, events, resize, restart, stuck, success, transitions
+from .lifecycle import (
+    avoidance,
+    backoff,
+    cleanup,
+    conditions,
+    counters,
+    deadlines,
+    events,
+    resize,
+    restart,
+    stuck,
+    success,
+    suspend,
+    transitions,
+    ttl,
+)
 from .lifecycle.view import View, slot_rounds
 
 ENDED = ("Succeeded", "Failed")
@@ -61,6 +76,11 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
     newest = max((pod.round for pod in pods), default=0)
     if status.round and newest > status.round:
         return Plan(stale=True)
+    if status.state == "Suspended" or (job.spec.suspend and not status.round):
+        if job.spec.suspend:
+            return _suspended(job, pods, now)
+        cause: RoundCause = "Resume" if status.round else "Start"
+        return _begin(job, seen, now, framework, cause=cause, message="The job goes on.")
     if not status.round:
         # A status that was wiped while pods ran: their round goes on.
         return _begin(job, seen, now, framework, cause="Start", round_=max(newest, 1), message="The job starts.")
@@ -71,8 +91,14 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
         done = structs.replace(job, status=_counted(view))
         end = transitions.end(done, now, "Succeeded", "Succeeded", f"The job has succeeded: {won}.")
         return _commit(
-            job, transitions.with_result(end, view.current.get(view.leader) or view.departed.get(view.leader))
+            job, transitions.with_result(end, view.current.get(view.leader) or view.departed.get(view.leader), now)
         )
+    if job.spec.suspend:
+        return _suspended(job, pods, now)
+    trouble = stuck.stall(view, seen.refusal)
+    if late := deadlines.exceeded(view, trouble.message if trouble else None):
+        done = structs.replace(job, status=_counted(view))
+        return _commit(job, transitions.end(done, now, "Failed", late.reason, late.message))
     if view.launched and (unsure := [name for name in _names(view) if seen.absent.get(name, -1) < version]):
         return Plan(look=unsure)
     if verdict := restart.judge(view):
@@ -152,7 +178,7 @@ def _begin(
         if job.spec.checkpoints is None and job.spec.restart.limit:
             words = "spec.checkpoints is not set: after a restart or a resize the training begins at step 0."
             extra.append(Event(reason="NoCheckpoints", message=words))
-    return _commit(job, transitions.with_progress(status, seen.progress), extra)
+    return _commit(job, transitions.with_progress(status, seen.progress, now), extra)
 
 
 def _lost(view: View, verdict: restart.Verdict, seen: Seen, framework: Framework) -> Plan:
@@ -193,7 +219,10 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
         and accepted.observed_generation == job.metadata.generation
     )
     final = refusal is not None and refusal.reason == "Invalid"
-    waits = refusal is not None and now < refusal.retry_at
+    pause = backoff.due(job) if view.missing else None
+    until = max(refusal.retry_at if refusal else 0.0, pause or 0.0)
+    waits = now < until
+    avoid = avoidance.nodes(job.status)
     create: list[Creation] = []
     replaced: dict[Slot, PodView] = {}
     # Two old pods that answer to one name: both go before a third is made.
@@ -204,7 +233,8 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
         missing = set(due)
         replaced = {pod.slot: pod for pod in sorted(view.old, key=_names_first) if pod.slot in missing}
         create = [
-            Creation(manifest=objects.pod(this_world, slot, framework), replaces=replaced.get(slot)) for slot in due
+            Creation(manifest=objects.pod(this_world, slot, framework, avoid), replaces=replaced.get(slot))
+            for slot in due
         ]
         # What has nothing to give way to is made first: it is there soonest, and it tries the template out.
         create.sort(key=lambda made: made.replaces is not None and not made.replaces.terminal)
@@ -214,7 +244,7 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
         for pod in view.old
         if pod.uid not in going and (pod.deletion is None or (pod.live and not pod.terminal))
     ]
-    status = _status(view, refusal, held)
+    status = _status(view, refusal, held, pause)
     changed = status if status != job.status else None
     leader = view.current.get(view.leader)
     made_first: list[Manifest] = []
@@ -230,9 +260,13 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
         if changed and events.matters(job.status, changed)
         else max(1.0, min(30.0, len(view.slots) / 2)),
         events=events.between(job.status, changed) if changed else (),
-        wake=refusal.retry_at if refusal and waits else None,
+        wake=_earliest(until if waits else None, deadlines.alarm(view)),
         read_progress=leader if leader and leader.phase == "Running" and leader.deletion is None else None,
     )
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 def _due(view: View, framework: Framework) -> list[Slot]:
@@ -248,13 +282,15 @@ def _names_first(pod: PodView) -> tuple[bool, int]:
     return pod.live and not pod.terminal, pod.round
 
 
-def _status(view: View, refusal: Refusal | None, held: bool) -> Status:
+def _status(view: View, refusal: Refusal | None, held: bool, pause: float | None) -> Status:
     """How it stands, in words."""
     job, now, generation = view.job, view.now, view.job.metadata.generation
-    status = transitions.with_progress(_counted(view), view.progress)
+    status = transitions.with_progress(_counted(view), view.progress, now)
     total, running = len(view.slots), view.running
     state = "Running" if running == total else transitions.STATE_OF[status.round_cause or "Start"]
     message = _message(view, state)
+    if pause is not None and now < pause:
+        message += f" New pods are made at {stamp(pause)} (restart.backoff)."
     if not view.missing:
         status = structs.replace(status, launched=status.round)
     listed = status.conditions
@@ -303,6 +339,13 @@ def _counted(view: View) -> Status:
     return structs.replace(view.job.status, ready=counters.summary(found), **found)
 
 
+def _suspended(job: Job, pods: list[PodView], now: float) -> Plan:
+    """No pods, until the job is resumed."""
+    if job.status.state != "Suspended":
+        return _commit(job, suspend.begin(job, now))
+    return Plan(delete=[Deletion(pod=pod, unlist=False) for pod in pods if pod.deletion is None])
+
+
 def _refused(job: Job, now: float, words: str) -> Plan:
     """A spec that passed admission and yet cannot run."""
     generation = job.metadata.generation
@@ -320,11 +363,13 @@ def _ended(job: Job, pods: list[PodView], now: float, framework: Framework | Non
     found: dict[str, Any] = counters.final(job, pods)
     status = structs.replace(job.status, ready=counters.summary(found), **found)
     changed = status if status != job.status else None
-    due = cleanup.due(job, pods, endless)
+    due, death = cleanup.due(job, pods, endless), ttl.due(job)
+    if death is not None and now >= death:
+        return Plan(remove=True)
     return Plan(
         delete=delete,
         status=changed,
         write_after=max(1.0, min(30.0, len(pods) / 2)),
-        wake=due if due > now and not delete else None,
-        finished=not delete and changed is None and now >= due,
+        wake=_earliest(due if due > now and not delete else None, death),
+        finished=not delete and changed is None and now >= due and death is None,
     )

@@ -236,15 +236,7 @@ BAD: dict[str, tuple[Manifest, str, str]] = {
 
 LATER: dict[str, tuple[Any, str]] = {
     "elastic": ({"minReplicas": 1, "maxReplicas": 4}, "an edit of spec.worker.replicas restarts the job"),
-    "restart.total": (9, "spec.restart.limit bounds the restarts in a row"),
-    "restart.backoff": ({"initial": 1}, "a job restarts without a pause"),
-    "restart.rules": ([{"action": "Fail", "exitCodes": [3]}], "exit codes 126 and 127 fail the job"),
-    "ttlSecondsAfterFinished": (60, "kubectl delete removes a job and its pods"),
-    "activeDeadlineSeconds": (60, "the number of epochs bounds the training itself"),
-    "startupDeadlineSeconds": (60, "leave it out"),
-    "progressDeadlineSeconds": (60, "leave it out"),
     "captureLogs": (True, "kubectl logs reads them while spec.keepOnFailure keeps the pod"),
-    "suspend": (True, "a job that is deleted and made again goes on with spec.checkpoints.resumeFrom"),
     "mpi": ({}, "leave it out"),
     "scheduling": ({"gang": True}, "schedulerName and priorityClassName may stand in the pod template"),
 }

@@ -27,6 +27,16 @@ LABEL_LIVE = f"{GROUP}/live"
 LABEL_LEADER = f"{GROUP}/leader"
 """`"true"` on the pod whose success and progress are the job's."""
 
+# What the control loop fills in just before it makes a Secret, since the core has no randomness of its own.
+ANNOTATION_GENERATE = f"{GROUP}/generate"
+"""On a Secret without data: what kind of data the loop shall generate for it."""
+GENERATE_SSH_KEYS = "ssh-keys"
+"""A fresh ed25519 pair for users and one for hosts, under the keys that follow."""
+SSH_KEY = "id_ed25519"
+SSH_HOST_KEY = "ssh_host_ed25519_key"
+SSH_AUTHORIZED_KEYS = "authorized_keys"
+SSH_KNOWN_HOSTS = "known_hosts"
+
 # Environment that every pod of every framework gets, whatever else its framework needs.
 ENV_JOB = "DISTTRAIN_JOB"
 ENV_ROLE = "DISTTRAIN_ROLE"
@@ -35,6 +45,14 @@ ENV_ROUND = "DISTTRAIN_ROUND"
 ENV_WORLD_SIZE = "DISTTRAIN_WORLD_SIZE"
 ENV_CHECKPOINT_DIR = "DISTTRAIN_CHECKPOINT_DIR"
 ENV_LEADER = "DISTTRAIN_LEADER"
+ENV_HOSTFILE = "DISTTRAIN_HOSTFILE"
+"""Horovod and MPI: the file that lists the hosts, in the format of the MPI."""
+ENV_DISCOVERY_SCRIPT = "DISTTRAIN_DISCOVERY_SCRIPT"
+"""Horovod and MPI: the script that prints `host:slots` lines."""
+ENV_SLOTS = "DISTTRAIN_SLOTS"
+"""Horovod and MPI: processes that a worker takes."""
+ENV_SSH_PORT = "DISTTRAIN_SSH_PORT"
+"""Horovod and MPI: the port of sshd in this very pod."""
 COMMON_ENV = (ENV_JOB, ENV_ROLE, ENV_INDEX, ENV_ROUND, ENV_WORLD_SIZE, ENV_CHECKPOINT_DIR, ENV_LEADER)
 
 PYTORCH_ENV = (
@@ -60,7 +78,22 @@ PYTORCH_ENV = (
 """What torchrun and `init_method="env://"` read to find their peers."""
 TENSORFLOW_ENV = ("TF_CONFIG",)
 """What `TFConfigClusterResolver` reads."""
-RESERVED_ENV = COMMON_ENV + PYTORCH_ENV + TENSORFLOW_ENV
+MPI_ENV = (
+    ENV_HOSTFILE,
+    ENV_DISCOVERY_SCRIPT,
+    ENV_SLOTS,
+    ENV_SSH_PORT,
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_plm_rsh_args",
+    "PRTE_MCA_prte_default_hostfile",
+    "PRTE_MCA_plm_ssh_args",
+    "I_MPI_HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS",
+    "HYDRA_HOST_FILE",
+    "HYDRA_LAUNCHER_EXTRA_ARGS",
+)
+"""Where `mpirun` and `mpiexec` look for the hosts, and how they call ssh."""
+RESERVED_ENV = COMMON_ENV + PYTORCH_ENV + TENSORFLOW_ENV + MPI_ENV
 """Names that the operator owns: a template that sets one is refused, with this list."""
 
 PROGRESS_MARK = "DISTTRAIN_PROGRESS "

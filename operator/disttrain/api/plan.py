@@ -111,6 +111,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """When to plan again at the latest, seconds since 1970."""
     read_progress: PodView | None = None
     """The leader, while it runs and its log may say how far the training is."""
+    remove: bool = False
+    """Delete the job itself, by uid: its time to live is over."""
     finished: bool = False
     """The job has ended and nothing is left to do for it."""
 

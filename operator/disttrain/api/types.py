@@ -150,21 +150,18 @@ class Restart(Base):
     ] = 3
     total: Annotated[
         Annotated[int, Meta(ge=0, le=1_000_000)] | None,
-        later(
-            "Restarts over the job's whole life; unbounded where absent.",
-            "spec.restart.limit bounds the restarts in a row",
-        ),
+        doc("Charged restarts over the job's whole life; unbounded where absent."),
     ] = None
     scope: Annotated[
         Literal["Job", "Pod", "Auto"],
         doc("What restarts: the whole `Job`, the one `Pod`, or what the framework needs (`Auto`)."),
     ] = "Auto"
-    backoff: Annotated[Backoff | None, later("Pause before each restart.", "a job restarts without a pause")] = None
+    backoff: Annotated[Backoff | None, doc("Pause before each restart; none where absent.")] = None
     rules: Annotated[
         Annotated[list[RestartRule], Meta(max_length=32)] | None,
-        later(
-            "What particular failures do, first match first.",
-            "exit codes 126 and 127 fail the job, others restart it within spec.restart.limit",
+        doc(
+            "What particular failures do, first match first. Where none matches, exit codes 126 and 127 fail the job "
+            "and others restart it within `limit`."
         ),
     ] = None
 
@@ -176,10 +173,19 @@ class Mpi(Base):
     slots_per_worker: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None, doc("Processes that a worker takes; `procsPerNode` where absent.")
     ] = None
-    ssh_port: Annotated[int, doc("Port of sshd in the workers.", ge=1, le=65_535)] = 22
+    ssh_port: Annotated[
+        int,
+        doc("Port of sshd in the workers; with `network: Host` each pod has one of its own instead.", ge=1, le=65_535),
+    ] = 2222
     ssh_home: Annotated[
-        Annotated[str, Meta(pattern="^/", max_length=1024)] | None, doc("Home folder whose `.ssh` gets the keys.")
+        Annotated[str, Meta(pattern="^/[^:]*$", max_length=1024)] | None,
+        doc(
+            "Home folder of the user in the image: ssh's configuration is then put into its `.ssh`, for images whose "
+            "ssh does not read `/etc/ssh/ssh_config.d`.",
+            extra={"hint": "an absolute path without a colon, such as /home/mpiuser"},
+        ),
     ] = None
+    launcher_runs_training: Annotated[bool, doc("The launcher takes processes like a worker, the first ones.")] = False
 
 
 class Scheduling(Base):
@@ -208,7 +214,7 @@ class Spec(Base, kw_only=True):
         Framework,
         doc(
             "The framework that the pods run. Immutable.",
-            extra={"later_values": ["tensorflow", "horovod", "mpi"]},
+            extra={"later_values": ["tensorflow"]},
         ),
     ]
     template: Annotated[PodTemplate | None, doc("Pod template of every role that has none of its own.")] = None
@@ -257,17 +263,22 @@ class Spec(Base, kw_only=True):
     ] = False
     ttl_seconds_after_finished: Annotated[
         Annotated[int, Meta(ge=0, le=315_360_000)] | None,
-        later("Seconds after its end at which the job is deleted.", "kubectl delete removes a job and its pods"),
+        doc("Seconds after its end at which the job is deleted; it stays where absent."),
     ] = None
     active_deadline_seconds: Annotated[
         Seconds | None,
-        later(
-            "Seconds that the job may run; the clock stands still while suspended.",
-            "the number of epochs bounds the training itself",
+        doc("Seconds that the job may be active; the clock stands still while suspended."),
+    ] = None
+    startup_deadline_seconds: Annotated[
+        Seconds | None, doc("Seconds from the start of a round that all its pods may take to run.")
+    ] = None
+    progress_deadline_seconds: Annotated[
+        Seconds | None,
+        doc(
+            "Seconds that may pass without a new step in the leader's progress lines while all pods run; then the job "
+            "restarts, charged. Choose several times the pace at which logs are read (30 s)."
         ),
     ] = None
-    startup_deadline_seconds: Annotated[Seconds | None, later("Seconds that all pods may take to run.")] = None
-    progress_deadline_seconds: Annotated[Seconds | None, later("Seconds that may pass without progress.")] = None
     capture_logs: Annotated[
         bool,
         later(
@@ -277,10 +288,7 @@ class Spec(Base, kw_only=True):
     ] = False
     suspend: Annotated[
         bool,
-        later(
-            "Deletes the pods and keeps the job; set back to resume.",
-            "a job that is deleted and made again goes on with spec.checkpoints.resumeFrom",
-        ),
+        doc("Deletes the pods and keeps the job; set back to resume."),
     ] = False
     network: Annotated[
         Literal["Pod", "Host"], doc("`Host`: the pods share their node's network, with ports of their own.")
@@ -295,7 +303,7 @@ class Spec(Base, kw_only=True):
             extra={"hint": "auto or a size such as 8Gi"},
         ),
     ] = "auto"
-    mpi: Annotated[Mpi | None, later("Settings of MPI and Horovod jobs.")] = None
+    mpi: Annotated[Mpi | None, doc("Settings of MPI and Horovod jobs.")] = None
     scheduling: Annotated[
         Scheduling | None,
         later(
@@ -388,6 +396,7 @@ class Status(Base):
     ] = field(default_factory=list)
     observed_generation: Annotated[int, doc("Generation of the spec that the status is about.")] = 0
     round: Annotated[int, doc("The current world; +1 at each restart or resize. 0 before the first.")] = 0
+    round_time: Annotated[str | None, doc("When the current round began, RFC 3339.")] = None
     round_cause: Annotated[RoundCause | None, doc("Why the current round began.")] = None
     world_size: Annotated[int, doc("Processes that the current round trains with.")] = 0
     launched: Annotated[int, doc("Last round of which every pod has been created.")] = 0
@@ -407,8 +416,11 @@ class Status(Base):
     worker: Annotated[RoleStatus | None, doc("The workers' pods.")] = None
     start_time: Annotated[str | None, doc("When the job was taken up, RFC 3339.")] = None
     running_time: Annotated[str | None, doc("When all pods of a world first ran, RFC 3339.")] = None
+    active_seconds: Annotated[int, doc("Seconds that the job was active before its last suspension.")] = 0
+    active_since: Annotated[str | None, doc("Since when it has been active again, RFC 3339.")] = None
     completion_time: Annotated[str | None, doc("When the job ended, RFC 3339.")] = None
     progress: Annotated[Progress | None, doc("What the leader last printed of its training.")] = None
+    progress_time: Annotated[str | None, doc("When the training was last seen to have moved, RFC 3339.")] = None
     progress_text: Annotated[str, doc("Progress in short, such as `epoch 3/5, 60%`.", max_length=64)] = ""
     result: Annotated[dict[str, Any] | None, doc("Final numbers that the leader left in its termination message.")] = (
         None

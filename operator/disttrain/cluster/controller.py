@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from ..api.plan import Event, Plan, Reconcile, Refusal, Seen, Settings
 from ..api.pods import PodView
 from ..api.types import Progress, Status
@@ -306,6 +308,8 @@ class Controller:
                     self._record(record, plan)
                 elif plan.look:
                     await self._look(record, plan.look)
+                elif plan.remove:
+                    await self._remove(key, record.job)
                 elif not await self._act(key, record, plan):
                     await self._settle(key, record, plan)
                     self._queue.succeed(key)
@@ -344,6 +348,18 @@ class Controller:
             record.absent.clear()
             record.departed.clear()
         return plan
+
+    async def _remove(self, key: Key, job: AnyJob) -> None:
+        """Deletes the job, whose time to live is over; the garbage collector takes what it owns. Raises ApiError."""
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": job.metadata.uid},
+        }
+        await self._api.call("DELETE", job_path(key), msgspec.json.encode(options))
+        log.info("job %s/%s: deleted, ttlSecondsAfterFinished is over", *key)
+        self._forget(key)
 
     async def _look(self, record: Record, names: Sequence[str]) -> None:
         """Looks for pods that should be there and are not in the cache. Raises ApiError."""

@@ -38,6 +38,20 @@ def _amount(name: str, value: Any) -> int:
     raise Undecided(f"resource {name} asks for {value!r}, which is not a whole number; set procsPerNode to a number")
 
 
+def accelerators(container: dict[str, Any]) -> list[str]:
+    """The accelerators that a container asks for, by resource name."""
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return [name for name in asked if any(pattern.fullmatch(name) for pattern in _KNOWN)]
+
+
+def without_accelerators(container: dict[str, Any]) -> None:
+    """Makes a container ask for none of them."""
+    for name in accelerators(container):
+        for asked in ("requests", "limits"):
+            (container["resources"].get(asked) or {}).pop(name, None)
+
+
 def processes(spec: Spec, template: dict[str, Any]) -> int:
     """Training processes in a pod, never the host's CPU count. Raises Undecided where `auto` cannot tell."""
     if spec.procs_per_node != "auto":

@@ -4,7 +4,7 @@ the user wrote is changed without a reason that stands here."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..api import names
@@ -103,8 +103,8 @@ def environment(world: World, slot: Slot, framework: Framework) -> dict[str, str
     return {**found, **framework.env(world, slot)}
 
 
-def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
-    """The pod of a slot."""
+def pod(world: World, slot: Slot, framework: Framework, avoid: Sequence[str] = ()) -> Manifest:
+    """The pod of a slot, with a preference against the nodes to avoid."""
     job = world.job
     draft = copy.deepcopy(template(job, slot.role))
     meta, spec = draft.get("metadata") or {}, draft.get("spec") or {}
@@ -136,6 +136,7 @@ def pod(world: World, slot: Slot, framework: Framework) -> Manifest:
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     _dns(spec)
     _tolerations(spec)
+    _avoid(spec, avoid)
     containers = spec.get("containers") or []
     if containers:
         # A failure's last words then reach the pod's status, also where nothing wrote a termination message.
@@ -195,6 +196,16 @@ def _tolerations(spec: dict[str, Any]) -> None:
             }
             for trouble in ("not-ready", "unreachable")
         ]
+
+
+def _avoid(spec: dict[str, Any], nodes: Sequence[str]) -> None:
+    """A preference, not a must: a bad node is better than none."""
+    if not nodes:
+        return
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+    field = {"key": "metadata.name", "operator": "NotIn", "values": list(nodes)}
+    preferred.append({"weight": 100, "preference": {"matchFields": [field]}})
 
 
 def _shared_memory(spec: dict[str, Any], size: str) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..api.pods import PodView, Slot
+from . import cause, deadlines, rules
 from .view import View
 
+NO_PROGRESS = "NoProgress"
+"""Reason of the loss of a world that hangs."""
 CANNOT_RUN = {126: "the command is not executable", 127: "the command was not found"}
 """Exit codes that no restart cures (POSIX shell, section 2.8.2)."""
 CANNOT_START = frozenset({"StartError", "ContainerCannotRun"})
@@ -44,14 +47,19 @@ class Loss(Struct, frozen=True, kw_only=True):
     """None where the pod is gone without a trace."""
     reason: str
     exit_code: int | None = None
+    rank: int | None = None
+    """The rank that failed first, where torchrun's summary says so."""
     infrastructure: bool = False
 
     def __str__(self) -> str:
+        if self.reason == NO_PROGRESS:
+            return "the training made no progress for progressDeadlineSeconds"
         if self.reason == "Deleted":
             return f"the pod of {self.slot} was deleted"
         if self.infrastructure:
             return f"the pod of {self.slot} was taken away ({self.reason})"
         code = f" with exit code {self.exit_code}" if self.exit_code is not None else ""
+        code = f", rank {self.rank} first{code}" if self.rank is not None else code
         return f"{self.slot} failed{code}" + (f" ({self.reason})" if self.reason not in ("", "Error") else "")
 
 
@@ -89,7 +97,7 @@ def losses(view: View) -> list[Loss]:
         elif pod.deletion is not None:
             found.append(Loss(slot=slot, pod=pod, reason="Deleted", infrastructure=True))
         elif pod.failed:
-            found.append(Loss(slot=slot, pod=pod, reason=pod.exit_reason or pod.reason, exit_code=pod.exit_code))
+            found.append(_failure(slot, pod))
     return sorted(
         found,
         key=lambda loss: (
@@ -100,28 +108,51 @@ def losses(view: View) -> list[Loss]:
     )
 
 
+def _failure(slot: Slot, pod: PodView) -> Loss:
+    """A pod's own failure; torchrun's summary tells more than its exit code."""
+    told = cause.read(pod.exit_message) if pod.exit_message else None
+    reason = pod.exit_reason or pod.reason
+    if told is None:
+        return Loss(slot=slot, pod=pod, reason=reason, exit_code=pod.exit_code)
+    if told.signal and reason in ("", "Error"):
+        reason = rules.signal_name(told.signal)
+    return Loss(slot=slot, pod=pod, reason=reason, exit_code=told.exit_code, rank=told.rank)
+
+
 def judge(view: View) -> Verdict | None:
     """What the losses of this round call for; None where there is none."""
     found = losses(view)
+    if not found and deadlines.hung(view):
+        found = [Loss(slot=view.leader, pod=view.current.get(view.leader), reason=NO_PROGRESS)]
     if not found:
         return None
-    loss, status, limit = found[0], view.job.status, view.job.spec.restart.limit
-    if loss.infrastructure:
-        message = f"{_capital(loss)}; a restart follows, at no charge."
-        return Verdict(loss=loss, charged=False, fails=False, in_a_row=status.restarts_in_a_row, message=message)
-    why = CANNOT_RUN.get(loss.exit_code or 0)
-    if why is None and loss.reason in CANNOT_START:
+    loss, status, spec = found[0], view.job.status, view.job.spec.restart
+    pod = loss.pod
+    reasons = [loss.reason, *((pod.reason, pod.exit_reason) if pod else ())]
+    action = rules.matching(spec.rules, loss.exit_code, pod.signal if pod else None, reasons)
+
+    def verdict(message: str, *, charged: bool = False, fails: bool = False, in_a_row: int | None = None) -> Verdict:
+        count = status.restarts_in_a_row if in_a_row is None else in_a_row
+        message = f"{_capital(loss)}{message}"
+        return Verdict(loss=loss, charged=charged, fails=fails, in_a_row=count, message=message)
+
+    if action == "Fail":
+        return verdict("; a rule of spec.restart.rules says that this fails the job.", fails=True)
+    if action == "Ignore" or (action is None and loss.infrastructure):
+        return verdict("; a restart follows, at no charge.")
+    why = None if action else CANNOT_RUN.get(loss.exit_code or 0)
+    if why is None and action is None and loss.reason in CANNOT_START:
         why = "the container could not be started"
     if why:
-        message = f"{_capital(loss)}: {why}. A restart would not help."
-        return Verdict(loss=loss, charged=False, fails=True, in_a_row=status.restarts_in_a_row, message=message)
+        return verdict(f": {why}. A restart would not help.", fails=True)
     before = 0 if step(view) > status.restart_checkpoint else status.restarts_in_a_row
-    if before >= limit:
+    look = f"`kubectl logs {pod.name if pod else loss.slot}` shows why."
+    if before >= spec.limit:
         tried = f"after {before} restarts without progress" if before else "and restart.limit allows no restart"
-        message = f"{_capital(loss)}, {tried} (restart.limit is {limit}). `kubectl logs {_pod(loss)}` shows why."
-        return Verdict(loss=loss, charged=False, fails=True, in_a_row=before, message=message)
-    message = f"{_capital(loss)}; restart {before + 1} of {limit} follows."
-    return Verdict(loss=loss, charged=True, fails=False, in_a_row=before + 1, message=message)
+        return verdict(f", {tried} (restart.limit is {spec.limit}). {look}", fails=True)
+    if spec.total is not None and status.restarts >= spec.total:
+        return verdict(f", after {status.restarts} restarts in all (restart.total is {spec.total}). {look}", fails=True)
+    return verdict(f"; restart {before + 1} of {spec.limit} follows.", charged=True, in_a_row=before + 1)
 
 
 def step(view: View) -> int:
@@ -133,7 +164,3 @@ def step(view: View) -> int:
 def _capital(loss: Loss) -> str:
     text = str(loss)
     return text[0].upper() + text[1:]
-
-
-def _pod(loss: Loss) -> str:
-    return loss.pod.name if loss.pod else str(loss.slot)

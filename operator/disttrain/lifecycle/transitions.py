@@ -25,7 +25,7 @@ from ..api.types import (
     State,
     Status,
 )
-from . import counters
+from . import counters, deadlines
 from .conditions import ConditionStatus, put
 from .restart import Verdict, step
 from .view import View
@@ -57,7 +57,7 @@ def begin(
     status, generation = job.status, job.metadata.generation
     state = STATE_OF[cause]
     conditions: list[Condition] = status.conditions
-    for kind in ("Running", "Stalled"):
+    for kind in ("Running", "Stalled", "Suspended"):
         if kind == "Running" or any(c.type == kind for c in conditions):
             conditions = put(conditions, kind, "False", state, message, now, generation)
     roles: dict[str, Any] = {role: _role(job, role, slots, stay) for role in ROLES}
@@ -69,6 +69,8 @@ def begin(
         observed_generation=generation,
         round=round_,
         round_cause=cause,
+        round_time=stamp(now),
+        active_since=status.active_since or stamp(now),
         world_size=world_size,
         selector=f"{LABEL_JOB_UID}={job.metadata.uid},{LABEL_ROLE}=worker",
         ready=counters.summary({role: found for role, found in roles.items() if found}),
@@ -141,21 +143,24 @@ def end(job: Job, now: float, state: Literal["Succeeded", "Failed"], reason: str
         message=message,
         conditions=conditions,
         observed_generation=generation,
+        active_seconds=deadlines.active(job.status, now),
+        active_since=None,
         completion_time=stamp(now),
     )
 
 
-def with_progress(status: Status, seen: Progress | None) -> Status:
+def with_progress(status: Status, seen: Progress | None, now: float) -> Status:
     """The status with the newest progress."""
     if seen is None or seen == status.progress:
         return status
-    return structs.replace(status, progress=seen, progress_text=progress_.summary(seen))
+    moved = stamp(now) if deadlines.further(status.progress, seen) else status.progress_time
+    return structs.replace(status, progress=seen, progress_text=progress_.summary(seen), progress_time=moved)
 
 
-def with_result(status: Status, leader: PodView | None) -> Status:
+def with_result(status: Status, leader: PodView | None, now: float) -> Status:
     """The status with the final numbers that the leader left in its termination message."""
     found: dict[str, Any] | None = progress_.parse(leader.exit_message) if leader and leader.exit_message else None
     if found is None:
         return status
     told = structs.replace(progress_.progress_of(found), round=status.round)
-    return structs.replace(with_progress(status, told), result=progress_.result(found) or None)
+    return structs.replace(with_progress(status, told, now), result=progress_.result(found) or None)

@@ -376,6 +376,14 @@ async def test_a_job_that_is_gone_is_forgotten() -> None:
         assert KEY not in loop.controller.jobs
 
 
+async def test_a_job_whose_time_is_over_is_deleted_by_its_uid() -> None:
+    async with loop_of(lambda job, seen: Plan(remove=True)) as loop:
+        calls = await loop.run()
+        assert calls == ["DELETE job"]
+        assert KEY not in loop.controller.jobs
+        assert JOB not in loop.api.objects
+
+
 async def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     async with loop_of(gang) as loop:
         loop.stored["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
