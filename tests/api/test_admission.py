@@ -271,7 +271,6 @@ CHANGES: dict[str, tuple[Manifest, str, str]] = {
         "spec.template.spec.containers[0].env[0].name",
         f"WORLD_SIZE{RESERVED}",
     ),
-    "suspend": ({"suspend": True}, "spec.suspend", NOT_YET),
 }
 
 GOOD: dict[str, Manifest] = {
