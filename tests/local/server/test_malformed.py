@@ -10,6 +10,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def full_pod() -> dict[str, Any]:
     return whole
 
 
+@cache
 def objects() -> list[tuple[dict[str, Any], str]]:
     """One of each kind, and where it lives."""
     service = {"spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"name": "x", "port": 80}]}}
@@ -104,6 +106,7 @@ def request(chance: random.Random) -> tuple[str, str, Any, str]:
     obj, path = chance.choice(objects())
     name = f"{path}/{obj['metadata']['name']}"
     part = chance.choice(["", "/status"])
+    fresh = f"n{chance.randrange(10**9)}"
     operation = {
         "op": chance.choice(["add", "remove", "replace", "test", "move", "copy"]), "from": "/spec",
         "value": chance.choice(JUNK),
@@ -114,8 +117,18 @@ def request(chance: random.Random) -> tuple[str, str, Any, str]:
     return chance.choice(
         [
             ("POST", path, obj, "application/json"),
-            ("POST", path, spoiled(obj, chance), "application/json"),
-            ("POST", path, spoiled(obj, chance), "application/json"),
+            (
+                "POST",
+                path,
+                spoiled({**obj, "metadata": {**obj["metadata"], "name": fresh}}, chance),
+                "application/json",
+            ),
+            (
+                "POST",
+                path,
+                spoiled({**obj, "metadata": {**obj["metadata"], "name": fresh}}, chance),
+                "application/json",
+            ),
             ("PUT", name + part, spoiled(obj, chance), "application/json"),
             ("PATCH", name + part, spoiled(obj, chance), MERGE),
             ("PATCH", name + part, spoiled(obj, chance), STRATEGIC),
@@ -133,7 +146,7 @@ async def test_no_request_breaks_the_server(tmp_path: Path, seed: int) -> None:
         handlers = Handlers(server.objects)
         chance = random.Random(seed)
         codes: Counter[int] = Counter()
-        for _ in range(1500):
+        for _ in range(600):
             method, path, body, media = request(chance)
             query = chance.choice([{}, {}, {"fieldValidation": "Strict"}, {"dryRun": "All"}])
             accept = chance.choice(["", "application/json;as=Table;v=v1;g=meta.k8s.io"])
@@ -146,5 +159,5 @@ async def test_no_request_breaks_the_server(tmp_path: Path, seed: int) -> None:
                 json.dumps(error.status())
                 codes[error.code] += 1
         assert set(codes) <= {200, 201, 400, 403, 404, 409, 415, 422}
-        assert codes[200] > 100  # not everything was refused
-        assert codes[201] > 20
+        assert codes[200] > 50  # not everything was refused
+        assert codes[201] > 10
