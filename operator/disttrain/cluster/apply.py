@@ -19,6 +19,7 @@ from ..api.constants import KIND, LABEL_JOB_UID, LABEL_LIVE
 from ..api.plan import Creation, Deletion, Manifest, Plan
 from ..api.pods import WirePod, view
 from ..api.types import Base, Job, Metadata
+from . import keys
 from .errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, Refused, ServerError
 from .informer import PodCache
 from .jobs import AnyJob
@@ -205,6 +206,8 @@ class Applier:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         path = PATHS[kind].format(quote(job.metadata.namespace))
         query = f"?fieldManager=disttrain&fieldValidation={'Strict' if strict else 'Ignore'}"
+        if keys.wanted(manifest):
+            manifest = await asyncio.to_thread(keys.filled, manifest)
         body = msgspec.json.encode(manifest)
         for last in (False, True):
             try:

@@ -72,6 +72,7 @@ if [ "$(id -u)" = 0 ]; then
     # sshd locks the process that talks to strangers in there; no package but Debian's makes it at run time.
     mkdir -p -m 0755 /run/sshd || fail "sshd as root needs the folder /run/sshd, which cannot be made"
 fi
+echo "disttrain: sshd listens on port $DISTTRAIN_SSH_PORT"
 umask 077
 environment=$(mktemp /dev/shm/disttrain-environment.XXXXXX)
 export -p >"$environment"
@@ -139,10 +140,12 @@ def client_config(world: World, hosts: Sequence[Slot]) -> str:
 
 def objects(world: World, hosts: Sequence[Slot], files: Mapping[str, str]) -> list[Manifest]:
     """The round's ConfigMap, with `files` beside what SSH needs, and the job's Secret."""
+    # Each probe of the port is an error to sshd, so that at other levels its log is full of them.
+    level = "VERBOSE" if world.job.spec.debug else "FATAL"
     data = {
         **files,
         "ssh_config": client_config(world, hosts),
-        "sshd_config": SSHD_CONFIG + ("LogLevel VERBOSE\n" if world.job.spec.debug else ""),
+        "sshd_config": SSHD_CONFIG + f"LogLevel {level}\n",
         "sshd.sh": SSHD,
         "session.sh": SESSION,
         "wait_for_host.sh": WAIT_FOR_HOST,

@@ -64,7 +64,7 @@ def plan(
         mounts.append(Mount(str(message_file), container.get("terminationMessagePath") or "/dev/termination-log"))
         if all(m.target.rstrip("/") != SHM for m in mounts):
             mounts.append(Mount(str(run / "shm"), SHM))
-        env |= own
+        env |= environment.ONE_MACHINE | own
     else:
         argv, mapped, cwd = _without_mounts(pod, container, node, mounts, maps, argv, own)
         env |= {TERMINATION_LOG: str(message_file), "GLOO_SOCKET_IFNAME": _LOOPBACK, "NCCL_SOCKET_IFNAME": _LOOPBACK}

@@ -29,6 +29,22 @@ INHERITED = (
 """The variables of the machine that a container sees; all others are the manifest's."""
 
 
+ONE_MACHINE = {
+    # Pods meet on the loopback interface, which MPI leaves out by itself.
+    "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+    "PRTE_MCA_prte_if_include": "lo",
+    "HYDRA_IFACE": "lo",
+    "HOROVOD_GLOO_IFACE": "lo",
+    # They share /tmp, and process numbers repeat: /dev/shm is each pod's own.
+    "OMPI_MCA_orte_tmpdir_base": "/dev/shm",
+    "PRTE_MCA_prte_tmpdir_base": "/dev/shm",
+    # Processes that wait in a loop take the cores from those that they wait for.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+"""What MPI must know of a network that is one machine's; the manifest's own values win. Linux only."""
+
+
 class ConfigError(Exception):
     """A container cannot be made yet: something that its manifest names is missing."""
 

@@ -106,6 +106,7 @@ class Probing:
         if not passed:
             self._failed()
             return
+        self.stop()  # the startup probe has done its work
         self._started()
         if "readinessProbe" in self._container:
             self._follow("readinessProbe", self._ready, passed=False)
