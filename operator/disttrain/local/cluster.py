@@ -164,6 +164,8 @@ def down(state: Path | None = None, *, timeout: float = 60.0) -> bool:
             os.kill(now.pid, signal.SIGKILL)
         if not state_folder.released(folder, 10):
             raise ClusterError(f"process {now.pid} of the one-machine cluster in {folder} cannot be killed")
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(now.pid, 0)  # where it was this very process that started it
     return True
 
 

@@ -351,3 +351,18 @@ async def test_a_new_kubelet_takes_up_what_it_finds(either: Cluster) -> None:
     assert either.log("new") == "hello\n"
     await either.gone("asked-to-go")
     assert await either.pod("done") == done
+
+
+async def test_a_startup_probe_has_no_say_after_the_start(cluster: Cluster, tmp_path: Path) -> None:
+    flag, tries = tmp_path / "flag", tmp_path / "tries"
+    once = f"echo >> {tries}; test -e {flag}"
+    probe = {"exec": {"command": ["sh", "-c", once]}, "periodSeconds": 1, "failureThreshold": 3}
+    await cluster.run("slow", "sleep", "60", startupProbe=probe)
+    pod = await cluster.running("slow")
+    assert (state(pod)["running"] is not None, pod["status"]["containerStatuses"][0]["started"]) == (True, False)
+    flag.touch()
+    pod = await cluster.until("slow", lambda pod: pod["status"]["containerStatuses"][0]["started"])
+    assert pod["status"]["containerStatuses"][0]["ready"] is True
+    count = tries.read_text()
+    await asyncio.sleep(1.5)
+    assert tries.read_text() == count
