@@ -61,112 +61,124 @@ class Options:
     log_format: Literal["plain", "json"] = "plain"
 
 
-def run(options: Options, reconcile: Reconcile = reconcile) -> int:
+def run(options: Options) -> int:
     """Runs the operator until SIGINT or SIGTERM. Returns the exit code. Raises LoginError."""
     set_up_logging(options)
     credentials = login(options.kubeconfig, options.context)
-    asyncio.run(serve(options, credentials, reconcile))
+
+    async def until_told() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await Operator(options, credentials).run(stop)
+
+    asyncio.run(until_told())
     return 0
 
 
-async def serve(options: Options, credentials: Login, reconcile: Reconcile, stop: asyncio.Event | None = None) -> None:
-    """Runs the operator until SIGINT, SIGTERM or `stop`."""
-    loop = asyncio.get_running_loop()
-    stop = stop or asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    metrics = Metrics()
-    async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(Transport(credentials, observe=metrics.call))
-        queue: WorkQueue[Key] = WorkQueue()
-        informer = PodInformer(
-            api,
-            lambda old, new: controller.pod_changed(old, new),
-            lambda last, version: controller.pod_vanished(last, version),
+class Operator:
+    """The parts, and how they hold together. To be made within a running event loop."""
+
+    def __init__(self, options: Options, credentials: Login, core: Reconcile = reconcile) -> None:
+        self._options = options
+        self._clock = asyncio.get_running_loop().time
+        self._confirmed = self._clock()
+        self._resync = asyncio.Event()
+        self.metrics = Metrics()
+        self.api = Transport(credentials, observe=self.metrics.call)
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self.recorder = Recorder(self.api, time.time)
+        self.informer = PodInformer(
+            self.api,
+            lambda old, new: self.controller.pod_changed(old, new),
+            lambda last, version: self.controller.pod_vanished(last, version),
             options.namespaces,
         )
-        recorder = Recorder(api, time.time)
-        controller = Controller(
-            api,
-            informer.cache,
-            queue,
-            reconcile,
+        self.controller = Controller(
+            self.api,
+            self.informer.cache,
+            self.queue,
+            core,
             Settings(allot_ports=options.allot_ports),
-            recorder=recorder,
-            meter=metrics,
+            recorder=self.recorder,
+            meter=self.metrics,
             now=time.time,
             writes=options.writes,
         )
-        resync = asyncio.Event()
-        confirmed = loop.time()
-
-        def seen(kind: str | None, job: AnyJob) -> None:
-            nonlocal confirmed
-            confirmed = loop.time()
-            if kind == "DELETED":
-                controller.vanished(job)
-            else:
-                controller.observe(job)
-
-        host = KopfHost(credentials, api, seen, options.namespaces, restarted=resync.set)
-
-        async def keep_synced() -> None:
-            """Lists the jobs now and then: what the watch of them missed is made good, and a deaf watch is renewed."""
-            nonlocal confirmed
-            while True:
-                try:
-                    async with asyncio.timeout(RESYNC_SECONDS):
-                        await resync.wait()
-                except TimeoutError:
-                    pass
-                resync.clear()
-                try:
-                    if not await controller.resync(options.namespaces, spread=RESYNC_SECONDS):
-                        log.warning("the watch of jobs has missed changes: renewing it")
-                        host.restart()
-                    confirmed = loop.time()
-                except ApiError as error:
-                    log.warning("list of jobs: %s", error)
-
-        def ages() -> Mapping[str, float]:
-            return {"jobs": loop.time() - confirmed, **informer.ages()}
-
-        def silent() -> Mapping[str, float]:
-            bound = {"jobs": JOB_SILENCE}
-            return {name: age for name, age in ages().items() if age > bound.get(name, POD_SILENCE)}
-
-        metrics.watch(lambda: (record.job for record in controller.jobs.values()), lambda: len(queue), ages)
+        self.host = KopfHost(credentials, self.api, self._seen, options.namespaces, restarted=self._resync.set)
+        self.health: HealthServer | None = None
         if options.listen:
-            health = HealthServer(options.listen, metrics, silent=silent, ready=lambda: informer.synced)
-            await stack.enter_async_context(health)
+            self.health = HealthServer(
+                options.listen, self.metrics, silent=self._silent, ready=lambda: self.informer.synced
+            )
+        self.metrics.watch(
+            lambda: (record.job for record in self.controller.jobs.values()), lambda: len(self.queue), self._ages
+        )
 
-        background = [informer.run(), host.run(), keep_synced(), recorder.run()]
-        if options.progress_seconds > 0:
-            reader = ProgressReader(api, options.progress_seconds, controller.progressed)
-            controller.follower = reader
+    async def run(self, stop: asyncio.Event) -> None:
+        """Runs until `stop` is set; then ends once the calls under way are answered."""
+        background = [self.informer.run(), self.host.run(), self._keep_synced(), self.recorder.run()]
+        if self._options.progress_seconds > 0:
+            reader = ProgressReader(self.api, self._options.progress_seconds, self.controller.progressed)
+            self.controller.follower = reader
             background.append(reader.run())
-        tasks = [asyncio.create_task(one) for one in background]
-        ending = asyncio.create_task(stop.wait())
-        full = asyncio.create_task(informer.wait())
-        await asyncio.wait([ending, full, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        workers = []
-        if full.done():
-            log.info("%d pods known; working", len(informer.cache))
-            workers = [asyncio.create_task(controller.work()) for _ in range(options.workers)]
-        await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
-
-        log.info("stopping")
-        controller.stop()
-        failed = [task for task in tasks if task.done()]
-        for task in (*tasks, full, ending):
-            task.cancel()
-        if workers:
-            _, late = await asyncio.wait(workers, timeout=STOP_SECONDS)
-            for task in late:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.api)
+            if self.health:
+                await stack.enter_async_context(self.health)
+            tasks = [asyncio.create_task(one) for one in background]
+            ending = asyncio.create_task(stop.wait())
+            full = asyncio.create_task(self.informer.wait())
+            # The caches first: on half of the pods a decision would be wrong.
+            await asyncio.wait([ending, full, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            workers: list[asyncio.Task[None]] = []
+            if full.done():
+                log.info("%d pods known; working", len(self.informer.cache))
+                workers = [asyncio.create_task(self.controller.work()) for _ in range(self._options.workers)]
+                await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            log.info("stopping")
+            self.controller.stop()
+            failed = [task for task in tasks if task.done()]
+            for task in (*tasks, full, ending):
                 task.cancel()
-        await asyncio.gather(*tasks, *workers, full, ending, return_exceptions=True)
-        for task in failed:
-            task.result()
+            if workers:
+                _, late = await asyncio.wait(workers, timeout=STOP_SECONDS)
+                for task in late:
+                    task.cancel()
+            await asyncio.gather(*tasks, *workers, full, ending, return_exceptions=True)
+            for task in failed:
+                task.result()
+
+    def _seen(self, kind: str | None, job: AnyJob) -> None:
+        self._confirmed = self._clock()
+        if kind == "DELETED":
+            self.controller.vanished(job)
+        else:
+            self.controller.observe(job)
+
+    async def _keep_synced(self) -> None:
+        """Lists the jobs now and then: what the watch of them missed is made good, and a deaf watch is renewed."""
+        while True:
+            try:
+                async with asyncio.timeout(RESYNC_SECONDS):
+                    await self._resync.wait()
+            except TimeoutError:
+                pass
+            self._resync.clear()
+            try:
+                if not await self.controller.resync(self._options.namespaces, spread=RESYNC_SECONDS):
+                    log.warning("the watch of jobs has missed changes: renewing it")
+                    self.host.restart()
+                self._confirmed = self._clock()
+            except ApiError as error:
+                log.warning("list of jobs: %s", error)
+
+    def _ages(self) -> Mapping[str, float]:
+        return {"jobs": self._clock() - self._confirmed, **self.informer.ages()}
+
+    def _silent(self) -> Mapping[str, float]:
+        bound = {"jobs": JOB_SILENCE}
+        return {name: age for name, age in self._ages().items() if age > bound.get(name, POD_SILENCE)}
 
 
 class _JsonFormatter(logging.Formatter):

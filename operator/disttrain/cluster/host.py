@@ -14,11 +14,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import aiohttp
+
 from ..api.constants import API_VERSION, GROUP, PLURAL, VERSION
 from .errors import ApiError, NotFound
 from .jobs import AnyJob, convert_job
 from .login import Login
-from .transport import Api
+from .transport import Api, open_session
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class KopfHost:
         self._main = asyncio.get_running_loop()
         self._theirs: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._sessions: list[aiohttp.ClientSession] = []
         self._ended = asyncio.Event()
         self._failure: BaseException | None = None
 
@@ -127,6 +130,7 @@ class KopfHost:
         kopf.on.login(id="login", registry=registry)(self._log_in)
         kopf.on.event(GROUP, VERSION, PLURAL, id="seen", registry=registry)(self._event)
         self._theirs = asyncio.get_running_loop()
+        # Cancelled, not asked to stop: it holds nothing that is worth its second of good-byes.
         self._task = asyncio.create_task(
             kopf.operator(
                 registry=registry,
@@ -136,23 +140,25 @@ class KopfHost:
                 namespaces=self._namespaces,
             )
         )
-        await self._task
+        try:
+            await self._task
+        finally:
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+            while self._sessions:
+                await self._sessions.pop().close()
 
     async def _log_in(self, **_: Any) -> Any:
-        # Asked again after a 401, so the token may have been renewed.
+        """A session of our own, which we can close. Asked for again after a 401, so the token may have been renewed."""
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._login.renew(), self._main))
-        credentials = self._login.credentials
-        return import_kopf().ConnectionInfo(
-            server=credentials.server,
-            ca_data=credentials.ca,
-            insecure=credentials.insecure,
-            token=credentials.token or None,
-            username=credentials.username or None,
-            password=credentials.password or None,
-            certificate_data=credentials.certificate,
-            private_key_data=credentials.key,
-            proxy_url=credentials.proxy,
-            default_namespace=credentials.namespace,
+        session = open_session(self._login.credentials, headers=self._login.credentials.headers())
+        self._sessions.append(session)
+        return import_kopf().AiohttpSession(
+            server=self._login.credentials.server,
+            default_namespace=self._login.credentials.namespace,
+            aiohttp_session=session,
         )
 
     async def _event(self, event: Any, **_: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Literal, Protocol, Self
@@ -17,12 +18,13 @@ from yarl import URL
 
 from .. import __version__
 from .errors import NoAnswer, ServerError, TooManyRequests, Unauthorized, refused
-from .login import Login
+from .login import Credentials, Login
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
 
+AGENT = f"disttrain/{__version__}"
 TRIES = 4
 """How often a call that the API server turned away unprocessed (429, 503 with Retry-After) is made."""
 MAX_PAUSE = 60.0
@@ -36,6 +38,24 @@ class Api(Protocol):
 
     def watch(self, path: str, silence: float) -> AsyncIterator[bytes]:
         """Lines of a stream, until the server ends it or is silent for so many seconds. Raises ApiError."""
+
+
+def open_session(credentials: Credentials, headers: dict[str, str] | None = None) -> aiohttp.ClientSession:
+    """A session for the API server; `headers` go with every call."""
+    secure = credentials.server.startswith("https")
+    connector = aiohttp.TCPConnector(
+        limit=0,
+        ssl=credentials.tls() if secure else False,
+        # Before this version of Python, a TLS connection that is closed in the middle of a watch is never let go.
+        enable_cleanup_closed=sys.version_info < (3, 12, 7),
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        # Compression costs the API server more than the bytes cost the network.
+        headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": AGENT, **(headers or {})},
+        proxy=credentials.proxy,
+        trust_env=False,
+    )
 
 
 class Transport:
@@ -52,16 +72,8 @@ class Transport:
         self._observe = observe or (lambda verb, code: None)
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5)
         self._resume = 0.0
-        credentials = login.credentials
-        self._server = credentials.server
-        self._proxy = credentials.proxy
-        secure = credentials.server.startswith("https")
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=credentials.tls() if secure else False),
-            # Compression costs the API server more than the bytes cost the network.
-            headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": f"disttrain/{__version__}"},
-            trust_env=False,
-        )
+        self._server = login.credentials.server
+        self._session = open_session(login.credentials)
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,7 +112,6 @@ class Transport:
                 data=body,
                 headers=headers,
                 timeout=self._timeout,
-                proxy=self._proxy,
                 allow_redirects=False,
             ) as answer:
                 code = answer.status
@@ -124,7 +135,6 @@ class Transport:
                 URL(self._server + path, encoded=True),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=silence),
-                proxy=self._proxy,
                 allow_redirects=False,
                 read_bufsize=1 << 20,
             ) as answer:
