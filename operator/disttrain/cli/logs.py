@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,6 +24,10 @@ from . import connection
 from .console import CliError, usage
 
 Object = dict[str, Any]
+Place = tuple[str, int]
+"""Role and index."""
+MEMBERS = ("master", "chief", "worker")
+"""Roles whose pods train, in the order of their ranks."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,28 +86,37 @@ def choose(
     job: Object, pods: Sequence[Object], *, rank: int | None = None, role: str | None = None, index: int | None = None
 ) -> Object:
     """The pod asked for: of each place the newest round's. Raises CliError where there is none."""
-    newest: dict[tuple[str, int], Object] = {}
+    newest: dict[Place, Object] = {}
     for pod in sorted(pods, key=_round):
         newest[_place(pod)] = pod
     name = job["metadata"]["name"]
     state = (job.get("status") or {}).get("state", "Pending")
     if not newest:
         raise CliError(f"job {name} is {state} and has no pods, so there is no log to be had")
-    found = list(newest.values())
+    ranked = _ranked(job, newest)
     if rank is not None:
-        found = [pod for pod in found if rank in ranks(pod)]
+        found = [place for place in newest if rank in ranked[place]]
         wanted = f"of rank {rank}"
     elif role or index is not None:
-        role, index = role or "worker", index or 0
-        found = [pod for place, pod in newest.items() if place == (role, index)]
-        wanted = f"{role}-{index}"
+        found = [place for place in newest if place == (role or "worker", index or 0)]
+        wanted = f"{role or 'worker'}-{index or 0}"
     else:
-        found = [pod for pod in found if _labels(pod).get(LABEL_LEADER) == "true"]
+        found = [place for place, pod in newest.items() if _labels(pod).get(LABEL_LEADER) == "true"]
         wanted = "that leads"
     if not found:
-        have = ", ".join(f"{role}-{number}" + _ranks_in_words(newest[role, number]) for role, number in sorted(newest))
+        have = ", ".join(f"{role}-{number}" + _in_words(ranked[role, number]) for role, number in sorted(newest))
         raise CliError(f"job {name} is {state} and has no pod {wanted}; it has: {have}")
-    return found[0]
+    return newest[found[0]]
+
+
+def _ranked(job: Object, pods: Mapping[Place, Object]) -> Mapping[Place, range]:
+    """The ranks of each pod: as its environment says, else in the order of its place."""
+    told = {place: ranks(pod) for place, pod in pods.items()}
+    if any(told.values()):
+        return told
+    members = sorted((place for place in pods if place[0] in MEMBERS), key=lambda p: (MEMBERS.index(p[0]), p[1]))
+    procs = max(1, ((job.get("status") or {}).get("worldSize") or 0) // max(1, len(members)))
+    return told | {place: range(at * procs, (at + 1) * procs) for at, place in enumerate(members)}
 
 
 def _labels(pod: Object) -> dict[str, str]:
@@ -115,7 +128,7 @@ def _round(pod: Object) -> int:
     return int(_labels(pod).get(LABEL_ROUND) or 0)
 
 
-def _place(pod: Object) -> tuple[str, int]:
+def _place(pod: Object) -> Place:
     labels = _labels(pod)
     return labels.get(LABEL_ROLE, ""), int(labels.get(LABEL_INDEX) or 0)
 
@@ -129,8 +142,7 @@ def ranks(pod: Object) -> range:
     return range(int(node) * int(procs), (int(node) + 1) * int(procs))
 
 
-def _ranks_in_words(pod: Object) -> str:
-    found = ranks(pod)
+def _in_words(found: range) -> str:
     if not found:
         return ""
     return f" (rank {found[0]})" if len(found) == 1 else f" (ranks {found[0]} to {found[-1]})"

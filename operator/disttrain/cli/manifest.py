@@ -75,11 +75,18 @@ def parse(text: str, source: str) -> Manifest:
         raise CliError(
             f"{source} has apiVersion {jobs[0]['apiVersion']}: this version of disttrain knows {API_VERSION}"
         )
-    spec = jobs[0].get("spec")
-    manager = spec.get("managedBy") if isinstance(spec, dict) else None
-    if manager and manager != MANAGED_BY:
-        raise CliError(f"spec.managedBy is {manager}, which does not run here: leave it out, or use {MANAGED_BY}")
+    _check(jobs[0].get("spec"))
     return Manifest(jobs[0], tuple(item for item in found if item is not jobs[0]))
+
+
+def _check(spec: Any) -> None:
+    """Raises CliError for what the API server takes, and nobody runs here."""
+    if not isinstance(spec, dict):
+        return
+    if spec.get("managedBy") not in (None, MANAGED_BY):
+        raise CliError(f"spec.managedBy is {spec['managedBy']}, which does not run here: leave it out")
+    if spec.get("suspend") is True:
+        raise CliError("spec.suspend is true, so the job would never start: leave it out")
 
 
 def _flat(documents: Any) -> Iterator[Any]:

@@ -58,6 +58,15 @@ def test_pods_that_are_not_there() -> None:
         choose(JOB, PODS[:2], index=7)
     with pytest.raises(CliError, match="has no pod that leads; it has: worker-0"):
         choose(JOB, PODS[1:2])
-    strange = pod("worker", 0, 0)
-    strange["spec"]["containers"][0]["env"] = []
-    assert list(ranks(strange)) == []
+
+
+def test_ranks_by_place_where_no_environment_tells() -> None:
+    pods = [pod("worker", 1, 0), pod("chief", 0, 0), pod("ps", 0, 0), pod("worker", 0, 0)]
+    for one in pods:
+        one["spec"]["containers"][0]["env"] = []
+        assert list(ranks(one)) == []
+    job = {**JOB, "status": {"state": "Running", "worldSize": 6}}
+    names = [choose(job, pods, rank=rank)["metadata"]["name"] for rank in range(6)]
+    assert names == ["digits-chief-0"] * 2 + ["digits-worker-0"] * 2 + ["digits-worker-1"] * 2
+    with pytest.raises(CliError, match=r"no pod of rank 6; it has: chief-0 \(ranks 0 to 1\), ps-0, worker-0"):
+        choose(job, pods, rank=6)

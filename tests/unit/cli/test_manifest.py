@@ -38,6 +38,7 @@ def test_a_list_and_json() -> None:
         (f"{SECRET}---\nkind: X\n", "document 2 of job.yaml is no Kubernetes object"),
         (JOB.replace("{name: digits}", "{generateName: x-}"), "has no metadata.name"),
         (JOB.replace("pytorch}", "pytorch, managedBy: kueue.x-k8s.io/multikueue}"), "which does not run here"),
+        (JOB.replace("pytorch}", "pytorch, suspend: true}"), "would never start"),
         (JOB.replace("v1alpha1", "v9"), "this version of disttrain knows disttrain.dev/v1alpha1"),
     ],
 )
