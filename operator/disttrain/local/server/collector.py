@@ -176,10 +176,6 @@ class Collector:
             if (obj.get("lastTimestamp") or obj["metadata"]["creationTimestamp"]) < oldest:
                 self._delete(EVENTS.key, record)
 
-    async def idle(self) -> None:
-        """Wait until all that is queued now has been done."""
-        await self._jobs.join()
-
     async def run(self) -> None:
         """Do the work, until cancelled."""
         self._resume()
@@ -201,9 +197,6 @@ class Collector:
                     self.sweep(datetime.now(UTC))
             except Exception:
                 log.exception("a collection failed")
-            finally:
-                if job is not None:
-                    self._jobs.task_done()
             done += 1
             if self._jobs.empty():
                 self._store.flush()

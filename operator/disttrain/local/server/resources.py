@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from disttrain.local.server.errors import ApiError, no_such_path
 
@@ -100,7 +100,6 @@ class Types:
 
     def __init__(self) -> None:
         self._types: dict[tuple[str, str, str], Resource] = {}
-        self._by_kind: dict[tuple[str, str], Resource] = {}
         self._by_key: dict[str, Resource] = {}
         self.revision = 0  # moves when a type comes, goes or changes, so that what is derived can be kept
         for resource in BUILT_IN:
@@ -111,13 +110,11 @@ class Types:
 
     def add(self, resource: Resource) -> None:
         self._types[resource.group, resource.version, resource.plural] = resource
-        self._by_kind[resource.api_version, resource.kind] = resource
         self._by_key[resource.key] = resource
         self.revision += 1
 
     def remove(self, resource: Resource) -> None:
         self._types.pop((resource.group, resource.version, resource.plural), None)
-        self._by_kind.pop((resource.api_version, resource.kind), None)
         self._by_key.pop(resource.key, None)
         self.revision += 1
 
@@ -134,10 +131,6 @@ class Types:
             return self._types[group, version, plural]
         except KeyError:
             raise no_such_path() from None
-
-    def of(self, reference: Mapping[str, Any]) -> Resource | None:
-        """The type that an owner reference or an object names with its apiVersion and kind."""
-        return self._by_kind.get((str(reference.get("apiVersion")), str(reference.get("kind"))))
 
     def groups(self) -> dict[str, dict[str, list[Resource]]]:
         """Group -> version -> resources, the core group under "" first."""

@@ -296,11 +296,3 @@ class Store:
         listeners = self._shelf(resource).listeners
         listeners.add(listener)
         return lambda: listeners.discard(listener)
-
-    def forget(self, resource: Resource, keep: int = 0) -> None:
-        """Drop all but the newest events of a resource, so that older watches get 410 (for tests of clients)."""
-        shelf = self._shelf(resource)
-        while len(shelf.log) > keep:
-            shelf.forgotten = shelf.log.popleft().version
-        if not keep:
-            shelf.forgotten = self.version
