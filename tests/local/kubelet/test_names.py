@@ -6,6 +6,7 @@ import ipaddress
 import re
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from disttrain.local.kubelet import hosts
 from disttrain.local.kubelet.hosts import Addresses, Peer
-from local.kubelet.conftest import PODS, Cluster
+from local.kubelet.conftest import PODS, Cluster, left
 
 Json = dict[str, Any]
 SERVICES = "/api/v1/namespaces/default/services"
@@ -210,3 +211,18 @@ def free_port() -> int:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@pytest.mark.slow
+async def test_the_workers_of_torchrun_are_gone_with_the_pod(either: Cluster) -> None:
+    """torchrun gives each worker a session of its own, and without its agent it would live on."""
+    word = uuid.uuid4().hex
+    script = either.folder / "wait.py"
+    script.write_text("import time; print('up', flush=True); time.sleep(100)")
+    torchrun = str(Path(sys.executable).with_name("torchrun"))
+    await either.run("agent", torchrun, "--standalone", "--nproc-per-node=2", str(script), word)
+    await either.until("agent", lambda _: either.log("agent").count("up\n") == 2, seconds=60)
+    await left(word, 3)
+    await either.delete("agent", grace=0)
+    await either.gone("agent")
+    await left(word, 0)
