@@ -48,9 +48,7 @@ BAD: dict[str, tuple[Manifest, str, str]] = {
     "unknown framework": (job(framework="jax"), "spec.framework", 'Unsupported value: "jax"'),
     "framework in another case": (job(framework="PyTorch"), "spec.framework", 'Unsupported value: "PyTorch"'),
     "framework in other letters": (job(framework="рytorch"), "spec.framework", 'Unsupported value: "рytorch"'),
-    "tensorflow": (job(framework="tensorflow"), "spec.framework", f"tensorflow is {NOT_YET}use pytorch"),
-    "horovod": (job(framework="horovod"), "spec.framework", f"horovod is {NOT_YET}use pytorch"),
-    "mpi": (job(framework="mpi"), "spec.framework", f"mpi is {NOT_YET}use pytorch"),
+    "tensorflow": (job(framework="tensorflow"), "spec.framework", f"tensorflow is {NOT_YET}use "),
     "framework as a list": (job(framework=["pytorch"]), "spec.framework", "must be of type string"),
     # Names
     "name begins with a digit": (job("9lives"), "metadata.name", "9lives cannot be the name of a Service"),
@@ -79,6 +77,32 @@ BAD: dict[str, tuple[Manifest, str, str]] = {
         "mpi jobs have no ps: leave it out; their roles are launcher",
     ),
     "two masters": (job(master={"replicas": 2}), "spec.master.replicas", "2 given, but a job has at most one master"),
+    "mpi for pytorch": (job(mpi={}), "spec.mpi", "pytorch jobs have no use for it: leave it out; horovod and mpi have"),
+    "no template for the launcher": (
+        job(framework="mpi", template=None, worker={"template": template()}),
+        "spec.launcher.template",
+        "the launcher has no pod template",
+    ),
+    "workers of mpi that shall succeed": (
+        job(framework="mpi", success="AllWorkers"),
+        "spec.success",
+        "AllWorkers given, but the workers of mpi jobs serve until the launcher has ended: leave it out",
+    ),
+    "another mpi": (
+        job(framework="mpi", mpi={"implementation": "MVAPICH"}),
+        "spec.mpi.implementation",
+        'supported values: "Intel", "MPICH", "OpenMPI"',
+    ),
+    "odd ssh home": (
+        job(framework="mpi", mpi={"sshHome": "mpiuser"}),
+        "spec.mpi.sshHome",
+        "mpiuser given: write an absolute path without a colon, such as /home/mpiuser",
+    ),
+    "hosts of one's own": (
+        job(framework="mpi", template=template(env=env("OMPI_MCA_orte_default_hostfile"))),
+        IN + "containers[0].env[0].name",
+        f"OMPI_MCA_orte_default_hostfile{RESERVED}",
+    ),
     "two launchers": (
         job(framework="mpi", launcher={"replicas": 2}),
         "spec.launcher.replicas",
@@ -237,7 +261,6 @@ BAD: dict[str, tuple[Manifest, str, str]] = {
 LATER: dict[str, tuple[Any, str]] = {
     "elastic": ({"minReplicas": 1, "maxReplicas": 4}, "an edit of spec.worker.replicas restarts the job"),
     "captureLogs": (True, "kubectl logs reads them while spec.keepOnFailure keeps the pod"),
-    "mpi": ({}, "leave it out"),
     "scheduling": ({"gang": True}, "schedulerName and priorityClassName may stand in the pod template"),
 }
 """A value of every field that this version refuses, and what it says to do."""
@@ -295,6 +318,18 @@ GOOD: dict[str, Manifest] = {
     "no restarts": job(restart={"limit": 0, "scope": "Job"}),
     "shared memory": job(sharedMemory="1.5Gi"),
     "the host's network": job(network="Host", debug=True, success="AllWorkers", cleanPods="None"),
+    "an mpi job": job(framework="mpi"),
+    "a horovod job with all of mpi": job(
+        framework="horovod",
+        launcher={"template": template()},
+        mpi={
+            "implementation": "MPICH",
+            "slotsPerWorker": 2,
+            "sshPort": 22,
+            "sshHome": "/root",
+            "launcherRunsTraining": True,
+        },
+    ),
     "another controller": job(managedBy="kueue.x-k8s.io/multikueue"),
     "later fields at their defaults": job(suspend=False, captureLogs=False),
     "nulls": job(worker=None) | {"spec": {**job()["spec"], "worker": None, "restart": None, "elastic": None}},

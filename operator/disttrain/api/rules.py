@@ -20,6 +20,7 @@ def rules(*, later: bool = True) -> list[Rule]:
         *_framework(),
         *_roles(),
         *_worker(),
+        *_launched(),
         *_templates(),
         *_fields(),
         *_marked(Spec, "spec", later=later),
@@ -139,6 +140,37 @@ def _worker() -> list[Rule]:
                 "self.worker.replicas",
                 "self.elastic.minReplicas",
                 "self.elastic.maxReplicas",
+            ),
+        ),
+    ]
+
+
+def _launched() -> list[Rule]:
+    """What only frameworks with a launcher have, which exists also where it is not written."""
+    launched = [framework for framework, roles in FRAMEWORK_ROLES.items() if "launcher" in roles]
+    return [
+        Rule(
+            at="spec",
+            holds=f"!has(self.mpi) || self.framework in {launched}",
+            field=".mpi",
+            reason="FieldValueForbidden",
+            message=says(f"%s jobs have no use for it: leave it out; {words(launched)} have", "self.framework"),
+        ),
+        Rule(
+            at="spec",
+            holds=f"!(self.framework in {launched}) || has(self.launcher) || has(self.template)",
+            field=".launcher.template",
+            reason="FieldValueRequired",
+            message="the launcher has no pod template: write spec.template for all roles or spec.launcher.template",
+        ),
+        Rule(
+            at="spec",
+            holds=f"!(self.framework in {launched}) || self.success == 'Leader'",
+            field=".success",
+            message=says(
+                "%s given, but the workers of %s jobs serve until the launcher has ended: leave it out",
+                "self.success",
+                "self.framework",
             ),
         ),
     ]
