@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import MsgspecError
+
 from .api.plan import Reconcile, Settings
 from .cluster.controller import Controller
 from .cluster.errors import ApiError
@@ -146,6 +148,11 @@ class Operator:
                 for task in late:
                     task.cancel()
             await asyncio.gather(*tasks, *workers, full, ending, return_exceptions=True)
+            try:
+                async with asyncio.timeout(1):
+                    await self.recorder.drain()
+            except TimeoutError:
+                log.info("some events were not sent")
             for task in failed:
                 task.result()
 
@@ -170,7 +177,7 @@ class Operator:
                     log.warning("the watch of jobs has missed changes: renewing it")
                     self.host.restart()
                 self._confirmed = self._clock()
-            except ApiError as error:
+            except (ApiError, MsgspecError) as error:
                 log.warning("list of jobs: %s", error)
 
     def _ages(self) -> Mapping[str, float]:

@@ -186,7 +186,9 @@ class Controller:
         record.absent[last.name] = version
         if last.ended and last.round >= record.job.status.round:
             record.departed[last.uid] = last
-        self._queue.add_after((last.namespace, last.job), record.rest_until - self._clock())
+        # Nobody waits for pods of earlier rounds.
+        current = last.round >= record.job.status.round
+        self._queue.add_after((last.namespace, last.job), record.rest_until - self._clock() if current else LAZY)
 
     def _record_of(self, pod: PodView) -> Record | None:
         record = self.jobs.get((pod.namespace, pod.job))
@@ -384,13 +386,10 @@ class Controller:
             return True
         if made:
             record.refusal, record.refusals = None, 0
-        log.info(
-            "job %s/%s: made %d pods, replacing %d; deleted %d",
-            *key,
-            len(plan.create),
-            sum(1 for one in plan.create if one.replaces is not None),
-            len(plan.delete),
-        )
+        replaced = sum(1 for one in plan.create if one.replaces is not None)
+        done = {"made": len(plan.create), "replaced": replaced, "deleted": len(plan.delete)}
+        words = ", ".join(f"{number} pods {word}" for word, number in done.items() if number)
+        log.info("job %s/%s: %s", *key, words or "objects made")
         return True
 
     def _refuse(self, record: Record, verdict: Verdict, generation: int) -> None:
@@ -435,6 +434,8 @@ class Controller:
         answer = await self._api.call("PATCH", f"{job_path(key)}/status?fieldManager=disttrain", body, MERGE)
         record.written = self._clock()
         self._meter.status(job, job.status, status)
+        if status.state != job.status.state:
+            log.info("job %s/%s: %s: %s", *key, status.state, status.message)
         self._answered(key, record, decode_job(answer))
 
     async def _refresh(self, key: Key, record: Record) -> None:

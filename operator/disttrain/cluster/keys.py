@@ -5,9 +5,6 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
 from ..api.constants import (
     ANNOTATION_GENERATE,
     GENERATE_SSH_KEYS,
@@ -37,19 +34,21 @@ def filled(manifest: Manifest) -> Manifest:
 
 def ssh_keys() -> dict[str, bytes]:
     """A pair for users and one for hosts, as OpenSSH's files."""
+    # Imported where it is used: it costs 7 MB, and most operators never see an MPI job.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    def private(key: Ed25519PrivateKey) -> bytes:
+        return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+
+    def public(key: Ed25519PrivateKey) -> bytes:
+        return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+
     user, host = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     return {
-        SSH_KEY: _private(user),
-        SSH_AUTHORIZED_KEYS: _public(user) + b"\n",
-        SSH_HOST_KEY: _private(host),
+        SSH_KEY: private(user),
+        SSH_AUTHORIZED_KEYS: public(user) + b"\n",
+        SSH_HOST_KEY: private(host),
         # Any name and port: the file is used for the pods of one job, which have one host key.
-        SSH_KNOWN_HOSTS: b"* " + _public(host) + b"\n",
+        SSH_KNOWN_HOSTS: b"* " + public(host) + b"\n",
     }
-
-
-def _private(key: Ed25519PrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-
-
-def _public(key: Ed25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

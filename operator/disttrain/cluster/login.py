@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import os
 import ssl
 import tempfile
@@ -24,6 +25,9 @@ import yaml
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_SECONDS = 60.0
 """How long a token from a file or a plugin is used before it is asked for again: kubelets renew theirs hourly."""
+
+
+log = logging.getLogger(__name__)
 
 
 class LoginError(Exception):
@@ -91,7 +95,10 @@ class Login:
             if time.monotonic() < self._due - REREAD_SECONDS + 1:
                 return
             self._due = time.monotonic() + REREAD_SECONDS
-            self.credentials = await asyncio.to_thread(self._load)
+            try:
+                self.credentials = await asyncio.to_thread(self._load)
+            except LoginError as error:
+                log.warning("credentials cannot be renewed, going on with the old ones: %s", error)
 
 
 def login(kubeconfig: str | None = None, context: str | None = None) -> Login:

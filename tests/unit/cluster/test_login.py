@@ -104,6 +104,16 @@ async def test_many_renewals_at_once_are_one() -> None:
     assert fixed.credentials.token == "old"
 
 
+async def test_credentials_that_cannot_be_renewed_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    def load() -> Credentials:
+        raise LoginError("the token's file is gone")
+
+    made = Login(Credentials(server="s", token="old"), load)
+    made._due -= 100
+    assert (await made.fresh()).token == "old"
+    assert "file is gone" in caplog.text
+
+
 def test_a_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("token", "t\n"), ("ca.crt", "CA"), ("namespace", "ours\n")):
         (tmp_path / name).write_text(text)
