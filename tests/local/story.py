@@ -211,10 +211,12 @@ def is_alive(pid: int) -> bool:
 class World:
     """One server with its kubelet, the operators on it and one job. An async context manager."""
 
-    def __init__(self, folder: Path, starter: Starter, *, workers: int = 3, grace: float = 0.02) -> None:
+    def __init__(
+        self, folder: Path, starter: Starter, *, workers: int = 3, grace: float = 0.02, log_length: int = 8192
+    ) -> None:
         self.folder = folder
         self.calls = Calls()
-        self.server = ApiServer(folder / "state", TOKEN, self.calls)
+        self.server = ApiServer(folder / "state", TOKEN, self.calls, log_length=log_length)
         self.operators: list[int] = []
         self.workers = workers
         self._grace = grace
@@ -265,6 +267,15 @@ class World:
         record = self.server.store.get(self.jobs, "default", name)
         assert record is not None
         self.server.objects.delete(self.jobs, record, {"propagationPolicy": "Background"}, Write())
+
+    def stranger(self, name: str) -> None:
+        """Makes a pod that is no job's."""
+        spec = {"containers": [{"name": "web", "image": "web"}]}
+        self.server.objects.create(PODS, "default", {"metadata": {"name": name}, "spec": spec}, Write())
+
+    def lists(self, resource: str) -> int:
+        """How often all of these were listed."""
+        return sum(one.verb == "list" and one.path.split("?")[0].endswith(resource) for one in self.calls.journal)
 
     def job(self, name: str = "digits") -> Json:
         """The job as it is."""

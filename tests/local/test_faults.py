@@ -16,7 +16,6 @@ import pytest_asyncio
 
 from disttrain.api.constants import LABEL_JOB_UID
 from disttrain.local.server.faults import Rule
-from disttrain.local.server.resources import PODS
 from local.story import Starter, World, is_alive
 
 
@@ -121,25 +120,25 @@ async def test_a_fault(world: World, rules: list[Rule]) -> None:
 
 @pytest.mark.parametrize("resource", ["pods", "disttrainjobs"])
 @pytest.mark.parametrize("action", ["drop_watch", "error_watch"])
-async def test_a_watch_that_ends_in_every_phase(
-    world: World, resource: str, action: Literal["drop_watch", "error_watch"]
+async def test_a_watch_that_ends_again_and_again(
+    tmp_path: Path, starter: Starter, resource: str, action: Literal["drop_watch", "error_watch"]
 ) -> None:
-    """Again and again, every 50 ms, with 410: each time it is told anew where things stand."""
-    pid = await world.operate()
+    """Every 50 ms, by a server that remembers one change: mostly there is no way on but a new list."""
+    async with World(tmp_path, starter, log_length=1) as world:
+        pid = await world.operate()
 
-    async def plague() -> None:
-        while True:
-            world.calls.add(Rule(action=action, resource=resource, code=410, now=True))
-            world.server.store.forget(PODS)
-            await asyncio.sleep(0.05)
+        async def plague() -> None:
+            while True:
+                world.calls.add(Rule(action=action, resource=resource, code=410, now=True))
+                await asyncio.sleep(0.05)
 
-    trouble = asyncio.create_task(plague())
-    try:
-        await world.tell()
-    finally:
-        trouble.cancel()
-    world.check()
-    assert is_alive(pid)
+        trouble = asyncio.create_task(plague())
+        try:
+            await world.tell()
+        finally:
+            trouble.cancel()
+        world.check()
+        assert is_alive(pid)
 
 
 async def running(world: World) -> int:
@@ -161,33 +160,36 @@ async def test_a_pod_deleted_by_hand_is_replaced_within_a_second(world: World) -
     assert [(one["reason"], one["charged"]) for one in world.status()["failures"]] == [("Deleted", False)]
 
 
-@pytest.mark.parametrize("too_old", [False, True], ids=["resumed", "listed anew"])
-async def test_a_pod_that_goes_while_nobody_watches(world: World, too_old: bool) -> None:
-    await running(world)
-    deaf = world.calls.add(Rule(action="error", verb="watch", resource="pods", code=500, count=-1))
-    world.calls.add(Rule(action="drop_watch", resource="pods", now=True))
-    world.kubelet.remove(world.worker(2, 1))
-    if too_old:
-        world.server.store.forget(PODS)
-    await world.until(lambda: deaf.hits > 1)
-    assert world.status()["round"] == 1
-    world.calls.clear()
-    await world.until(lambda: world.running(2))
-    assert world.status()["restarts"] == 0
+@pytest.mark.parametrize("log_length", [8192, 1], ids=["resumed", "listed anew"])
+async def test_a_pod_that_goes_while_nobody_watches(tmp_path: Path, starter: Starter, log_length: int) -> None:
+    async with World(tmp_path, starter, log_length=log_length) as world:
+        await running(world)
+        deaf = world.calls.add(Rule(action="error", verb="watch", resource="pods", code=500, count=-1))
+        world.calls.add(Rule(action="drop_watch", resource="pods", now=True))
+        world.kubelet.remove(world.worker(2, 1))
+        for name in ("stranger", "another"):
+            world.stranger(name)
+        await world.until(lambda: deaf.hits > 1)
+        assert world.status()["round"] == 1
+        before = world.lists("pods")
+        world.calls.clear()
+        await world.until(lambda: world.running(2))
+        assert world.status()["restarts"] == 0
+        assert world.lists("pods") == before + (log_length == 1)
 
 
-async def test_a_job_made_and_one_deleted_while_nobody_watches(world: World) -> None:
-    await running(world)
-    deaf = world.calls.add(Rule(action="error", verb="watch|list", resource="disttrainjobs", code=500, count=-1))
-    world.calls.add(Rule(action="drop_watch", resource="disttrainjobs", now=True))
-    world.delete()
-    world.apply("other")
-    world.server.store.forget(world.jobs)
-    await world.until(lambda: deaf.hits > 0)
-    world.calls.clear()
-    await world.until(lambda: len(world.kubelet.pods("other")) == 3)
-    await world.until(lambda: not world.kubelet.pods())
-    assert world.kubelet.wrong == []
+async def test_a_job_made_and_one_deleted_while_nobody_watches(tmp_path: Path, starter: Starter) -> None:
+    async with World(tmp_path, starter, log_length=1) as world:
+        await running(world)
+        deaf = world.calls.add(Rule(action="error", verb="watch|list", resource="disttrainjobs", code=500, count=-1))
+        world.calls.add(Rule(action="drop_watch", resource="disttrainjobs", now=True))
+        world.delete()
+        world.apply("other")
+        await world.until(lambda: deaf.hits > 0)
+        world.calls.clear()
+        await world.until(lambda: len(world.kubelet.pods("other")) == 3)
+        await world.until(lambda: not world.kubelet.pods())
+        assert world.kubelet.wrong == []
 
 
 @pytest.mark.parametrize("grace", [0.02, 1.0], ids=["quick", "slow to end"])
