@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from disttrain_training.pytorch.distributed import World, pick_device, place, warn_if_alone
+from disttrain_training.progress import warn_if_alone
+from disttrain_training.pytorch.distributed import World, pick_device, place
 from disttrain_training.pytorch.metrics import Tally
 from disttrain_training.shutdown import Refused
 from training.launch import Launcher
@@ -52,7 +53,7 @@ def test_a_world_that_is_half_described_is_refused(environ: dict[str, str], word
 def test_a_pod_that_trains_alone_is_warned_of(
     expected: str, size: int, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    warn_if_alone(World(size=size), {"DISTTRAIN_WORLD_SIZE": expected})
+    warn_if_alone(size, "Start anew", {"DISTTRAIN_WORLD_SIZE": expected})
     said = capsys.readouterr().err
     assert (
         said.startswith("WARNING: the job has 3 processes, this one sees a world of 1: each pod trains alone") == warns

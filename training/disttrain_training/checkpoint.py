@@ -134,6 +134,42 @@ class Checkpoints:
         return self.folder / f"{name}.{suffix}"
 
 
+class Claim:
+    """One round's hold on a folder of checkpoints, whatever writes them."""
+
+    def __init__(self, folder: Path, round_: int | None, *, newest: Callable[[], int] = lambda: -1) -> None:
+        """Claim the folder, made where it is not there yet, for a round; None takes the next free number. `newest` is
+        the newest round of which there is any other trace. Raises Superseded if a newer round has the folder already.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._newest = newest
+        self.round = self._newest_round() + 1 if round_ is None else round_
+        self.give_way()
+        _write(folder / f"r{self.round:06d}.claim", b"")
+
+    def give_way(self) -> None:
+        """Call before the folder is changed. Raises Superseded once a newer round has claimed it."""
+        newest = self._newest_round()
+        if newest > self.round:
+            raise Superseded(
+                f"round {newest} of this job has {self.folder} now; this process is of round {self.round} "
+                "and gives way. A training of its own needs a folder of its own: --checkpoint-dir"
+            )
+
+    def prune(self) -> None:
+        """Delete the claims of older rounds."""
+        for claim, round_ in self._claims():
+            if round_ < self.round:
+                claim.unlink(missing_ok=True)
+
+    def _claims(self) -> list[tuple[Path, int]]:
+        return [(path, int(m[1])) for path in self.folder.iterdir() if (m := _CLAIM.fullmatch(path.name))]
+
+    def _newest_round(self) -> int:
+        return max([self._newest(), *(round_ for _, round_ in self._claims())])
+
+
 class CheckpointWriter(Checkpoints):
     """The checkpoints in one folder, for the one process that writes them."""
 
@@ -148,17 +184,15 @@ class CheckpointWriter(Checkpoints):
             raise ValueError(f"keep_last is {keep_last}, must be at least 1")
         super().__init__(folder, say=say)
         self.keep_last = keep_last
-        folder.mkdir(parents=True, exist_ok=True)
-        self.round = self._newest_round() + 1 if round_ is None else round_
-        self._give_way()
-        _write(folder / f"r{self.round:06d}.claim", b"")
+        self._claim = Claim(folder, round_, newest=self._newest_round)
+        self.round = self._claim.round
 
     def save(self, payload: bytes, *, step: int, score: float | None = None) -> Checkpoint:
         """Write a checkpoint and return once it is durable, then delete what is no longer to be kept.
 
         Raises Superseded (and writes nothing) when a newer round has claimed the folder; OSError when the disk refuses.
         """
-        self._give_way()
+        self._claim.give_way()
         checkpoint = Checkpoint(self.round, step, hashlib.sha256(payload).hexdigest(), len(payload), score)
         manifest = self._path(checkpoint.name, "json")
         manifest.unlink(missing_ok=True)  # the same step once more: not valid until its new manifest is there
@@ -170,7 +204,7 @@ class CheckpointWriter(Checkpoints):
 
     def _prune(self) -> None:
         """Delete all but the last `keep_last` and the best, of this round and older ones, and what is half written."""
-        self._give_way()
+        self._claim.give_way()
         kept = {checkpoint.name for checkpoint in self.all()[-self.keep_last :]}
         if best := self.best():
             kept.add(best.name)
@@ -178,23 +212,10 @@ class CheckpointWriter(Checkpoints):
             if _order(name)[0] <= self.round:
                 for suffix in ("json", "json.part", "ckpt", "ckpt.part"):
                     self._path(name, suffix).unlink(missing_ok=True)
-        for claim, round_ in self._claims():
-            if round_ < self.round:
-                claim.unlink(missing_ok=True)
-
-    def _claims(self) -> list[tuple[Path, int]]:
-        return [(path, int(m[1])) for path in self.folder.iterdir() if (m := _CLAIM.fullmatch(path.name))]
+        self._claim.prune()
 
     def _newest_round(self) -> int:
-        return max([_order(name)[0] for name in self._names()] + [round_ for _, round_ in self._claims()], default=-1)
-
-    def _give_way(self) -> None:
-        newest = self._newest_round()
-        if newest > self.round:
-            raise Superseded(
-                f"round {newest} of this job has {self.folder} now; this process is of round {self.round} "
-                "and gives way. A training of its own needs a folder of its own: --checkpoint-dir"
-            )
+        return max((_order(name)[0] for name in self._names()), default=-1)
 
 
 def _order(name: str) -> tuple[int, int]:

@@ -46,6 +46,18 @@ def speaks(rank: int, local_rank: int, environ: Mapping[str, str]) -> bool:
     return leader == "1" and local_rank == 0
 
 
+def warn_if_alone(world_size: int, cure: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Say so when the job is larger than the world: each pod then trains a model of its own, and all succeed."""
+    expected = environ.get("DISTTRAIN_WORLD_SIZE", "")
+    if expected.isdigit() and int(expected) > world_size:
+        print(
+            f"WARNING: the job has {expected} processes, this one sees a world of {world_size}: each pod trains alone. "
+            f"{cure}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 class Progress:
     """Reports one process's training; silent in all processes but the one that `speaks`."""
 

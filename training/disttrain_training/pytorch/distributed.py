@@ -7,7 +7,6 @@ Reads what torchrun sets, or an operator for plain `python`: RANK, WORLD_SIZE, M
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,9 +17,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
+from ..progress import warn_if_alone
 from ..shutdown import Refused
 
 T = TypeVar("T")
+
+ALONE = "Start with torchrun, without --standalone, --nnodes or --node-rank: the job sets them"
+"""What a pod that trains alone is told."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def joined(
     """
     rank, local_rank, size = place(environ)
     world = World(rank, local_rank, size, pick_device(device, local_rank))
-    warn_if_alone(world, environ)
+    warn_if_alone(world.size, ALONE, environ)
     if size == 1:
         yield world
         return
@@ -137,18 +140,6 @@ def pick_device(device: str, local_rank: int) -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
-
-
-def warn_if_alone(world: World, environ: Mapping[str, str]) -> None:
-    """Say so when the job is larger than the world: each pod then trains a model of its own, and all succeed."""
-    expected = environ.get("DISTTRAIN_WORLD_SIZE", "")
-    if expected.isdigit() and int(expected) > world.size:
-        print(
-            f"WARNING: the job has {expected} processes, this one sees a world of {world.size}: each "
-            "pod trains alone. Start with torchrun, without --standalone, --nnodes or --node-rank: the job sets them",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

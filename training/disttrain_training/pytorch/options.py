@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from ..flags import add_checkpoint_flags, add_running_flags, number
 from ..shutdown import Refused
 
 
@@ -71,10 +72,10 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         allow_abbrev=False,
     )
     whole, count, positive, fraction = (
-        _number(int, 0),
-        _number(int, 1),
-        _number(float, 0.0, 1e6),
-        _number(float, 0.0, 0.99),
+        number(int, 0),
+        number(int, 1),
+        number(float, 0.0, 1e6),
+        number(float, 0.0, 0.99),
     )
 
     length = parser.add_argument_group("how long")
@@ -106,19 +107,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     )
     numbers.add_argument("--deterministic", action="store_true", help="only algorithms that repeat bit by bit")
 
-    saving = parser.add_argument_group("checkpoints")
-    saving.add_argument(
-        "--checkpoint-dir",
-        type=Path,
-        default=os.environ.get("DISTTRAIN_CHECKPOINT_DIR") or None,
-        help="of this training alone ($DISTTRAIN_CHECKPOINT_DIR); none: a restart begins at step 0",
-    )
-    saving.add_argument("--checkpoint-every", type=whole, default=0, help="steps; 0: at the end of each epoch only")
-    saving.add_argument("--keep-last", type=count, default=3, help="checkpoints to keep, beside the best one")
-    saving.add_argument(
-        "--resume", action=argparse.BooleanOptionalAction, default=True, help="go on from the newest whole checkpoint"
-    )
-
+    saving = add_checkpoint_flags(parser)
     saving.add_argument(
         "--resume-from",
         type=Path,
@@ -126,30 +115,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         help="another training's folder, only read: where --checkpoint-dir has nothing yet ($DISTTRAIN_RESUME_FROM)",
     )
 
-    running = parser.add_argument_group("running")
-    running.add_argument(
-        "--log-every", type=whole, default=0, help="print the loss every so many steps; 0: each epoch only"
-    )
-    running.add_argument(
-        "--min-step-seconds",
-        type=positive,
-        default=0.0,
-        help="make each step last at least so long, by sleeping: to watch a short training, or to kill it in time",
-    )
+    running = add_running_flags(parser)
     running.add_argument("--start-timeout", type=positive, default=1800.0, help="seconds to wait for the other workers")
     running.add_argument(
         "--step-timeout", type=positive, default=300.0, help="seconds to wait for a silent worker later on"
     )
     return Options(**vars(parser.parse_args(arguments)))
-
-
-def _number(kind: type[int] | type[float], least: float, most: float = float("inf")) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = kind(text)
-        if not least <= value <= most:
-            bounds = f"at least {least:g}" + (f" and at most {most:g}" if most < float("inf") else "")
-            raise argparse.ArgumentTypeError(f"{text} is out of range, must be {bounds}")
-        return value
-
-    read.__name__ = "whole number" if kind is int else "number"  # argparse names the type by it
-    return read
