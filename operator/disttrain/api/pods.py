@@ -53,6 +53,8 @@ class PodView(Struct, frozen=True, kw_only=True):
     """When the pod's grace ends, if it is being deleted."""
     reason: str = ""
     """The pod's own reason, such as Evicted."""
+    message: str = ""
+    """The kubelet's words for it, at most 512 characters."""
     disrupted: bool = False
     """Whether the DisruptionTarget condition is true: preempted, drained or evicted through the API."""
     unscheduled: str = ""
@@ -132,6 +134,7 @@ class _Condition(Base):
 class _PodStatus(Base):
     phase: Phase = "Pending"
     reason: str = ""
+    message: str = ""
     conditions: list[_Condition] = field(default_factory=list)
     container_statuses: list[_ContainerStatus] = field(default_factory=list)
     init_container_statuses: list[_ContainerStatus] = field(default_factory=list)
@@ -208,6 +211,7 @@ def view(pod: WirePod) -> PodView:
         node=pod.spec.node_name,
         deletion=seconds(meta.deletion_timestamp) if meta.deletion_timestamp else None,
         reason=status.reason,
+        message=status.message[:512],
         disrupted=disrupted,
         unscheduled=unscheduled,
         waiting=waiting.reason,

@@ -18,6 +18,8 @@ CANNOT_RUN = {126: "the command is not executable", 127: "the command was not fo
 """Exit codes that no restart cures (POSIX shell, section 2.8.2)."""
 CANNOT_START = frozenset({"StartError", "ContainerCannotRun"})
 """Reasons with which container runtimes report a command that cannot be started."""
+UNSUPPORTED = "UnsupportedPodSpec"
+"""Reason with which the one-machine cluster's kubelet refuses a pod for good; its message holds the way out."""
 INFRASTRUCTURE = frozenset(
     {
         "Evicted",
@@ -143,6 +145,8 @@ def judge(view: View) -> Verdict | None:
     why = None if action else CANNOT_RUN.get(loss.exit_code or 0)
     if why is None and action is None and loss.reason in CANNOT_START:
         why = "the container could not be started"
+    if loss.reason == UNSUPPORTED:
+        return verdict(f": {pod.message if pod else ''}", fails=True)
     if why:
         return verdict(f": {why}. A restart would not help.", fails=True)
     before = 0 if step(view) > status.restart_checkpoint else status.restarts_in_a_row

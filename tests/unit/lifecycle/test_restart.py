@@ -64,3 +64,11 @@ def test_start_error_fails_at_once() -> None:
     assert verdict is not None
     assert verdict.fails
     assert not verdict.charged
+
+
+def test_a_pod_that_this_machine_cannot_run_fails_at_once_with_the_way_out() -> None:
+    refused = pod(index=1, phase="Failed", reason="UnsupportedPodSpec", message="no GPU here; run with --cpu")
+    verdict = restart.judge(view(pod(index=0), refused, pod(index=2)))
+    assert verdict is not None
+    assert verdict.fails
+    assert verdict.message == "Worker-1 failed (UnsupportedPodSpec): no GPU here; run with --cpu"
