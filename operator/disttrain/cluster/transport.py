@@ -148,6 +148,8 @@ class Transport:
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         yield line
+                if rest:  # a log's last line may have no newline
+                    yield rest
         except Unauthorized:
             await self._login.renew()
             raise

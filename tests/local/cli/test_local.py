@@ -32,7 +32,7 @@ spec:
             - |
               echo I am $NODE_RANK
               until [ -e /disttrain-test/go ]; do sleep 0.1; done
-              echo the end
+              printf 'the end'
 """
 
 
