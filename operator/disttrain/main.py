@@ -21,7 +21,7 @@ from .cluster.errors import ApiError
 from .cluster.events import Recorder
 from .cluster.health import HealthServer
 from .cluster.host import KopfHost
-from .cluster.informer import PodInformer
+from .cluster.informer import SILENCE, PodInformer
 from .cluster.jobs import AnyJob, Key
 from .cluster.login import Login, login
 from .cluster.metrics import Metrics
@@ -57,6 +57,8 @@ class Options:
     """Calls that make, change or delete objects of jobs, at once."""
     progress_seconds: float = 30.0
     """Seconds between two looks at a running leader's log; 0: never."""
+    silence_seconds: float = SILENCE
+    """Seconds without any event or bookmark after which a watch is taken for dead and begun anew."""
     allot_ports: bool = False
     """Give every job ports of its own: several pods share one machine's addresses."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -95,6 +97,7 @@ class Operator:
             lambda old, new: self.controller.pod_changed(old, new),
             lambda last, version: self.controller.pod_vanished(last, version),
             options.namespaces,
+            silence=options.silence_seconds,
         )
         self.controller = Controller(
             self.api,
@@ -107,7 +110,14 @@ class Operator:
             now=time.time,
             writes=options.writes,
         )
-        self.host = KopfHost(credentials, self.api, self._seen, options.namespaces, restarted=self._resync.set)
+        self.host = KopfHost(
+            credentials,
+            self.api,
+            self._seen,
+            options.namespaces,
+            restarted=self._resync.set,
+            silence=options.silence_seconds,
+        )
         self.health: HealthServer | None = None
         if options.listen:
             self.health = HealthServer(

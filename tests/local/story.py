@@ -328,7 +328,8 @@ class World:
         assert self.kubelet.wrong == [], self.standing()
         uid = self.job()["metadata"]["uid"]
         names = [f"digits-worker-{index}{suffix}" for suffix in ("", "-r2") for index in range(self.workers)]
-        assert self.kubelet.born == {f"{uid}/{name}": 1 for name in names}, self.standing()
+        born = {key: number for key, number in self.kubelet.born.items() if key.startswith(uid)}
+        assert born == {f"{uid}/{name}": 1 for name in names}, self.standing()
         assert "error of the operator" not in self.log(), self.log()
         metadata = self.job()["metadata"]
         assert "finalizers" not in metadata

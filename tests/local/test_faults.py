@@ -15,7 +15,9 @@ import pytest
 import pytest_asyncio
 
 from disttrain.api.constants import LABEL_JOB_UID
+from disttrain.cluster.login import login
 from disttrain.local.server.faults import Rule
+from disttrain.main import Operator, Options
 from local.story import Starter, World, is_alive
 
 
@@ -215,6 +217,26 @@ async def test_a_job_deleted_and_made_again_at_once(tmp_path: Path, starter: Sta
         assert {key: n for key, n in world.kubelet.born.items() if key.startswith(first)} == {
             f"{first}/digits-worker-{index}": 1 for index in range(3)
         }
+
+
+@pytest.mark.parametrize("resource", ["pods", "disttrainjobs"])
+async def test_a_watch_that_freezes(world: World, resource: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays open and says nothing, as behind a broken load balancer: after a while another is opened."""
+    monkeypatch.setattr("disttrain.local.server.watch.BOOKMARK_SECONDS", 0.1)
+    options = Options(listen="", progress_seconds=0, silence_seconds=0.5)
+    stop = asyncio.Event()
+    operator = asyncio.create_task(Operator(options, login(str(world.kubeconfig))).run(stop))
+    try:
+        world.apply("before")
+        await world.until(lambda: len(world.kubelet.pods("before")) == 3)
+        frozen = world.calls.add(Rule(action="freeze_watch", resource=resource, now=True))
+        assert frozen.hits == 1
+        await world.tell()
+        world.check()
+        assert not operator.done()
+    finally:
+        stop.set()
+        await operator
 
 
 async def test_two_operators_at_once(world: World) -> None:

@@ -18,6 +18,7 @@ import aiohttp
 
 from ..api.constants import API_VERSION, GROUP, PLURAL, VERSION
 from .errors import ApiError, NotFound
+from .informer import SILENCE
 from .jobs import AnyJob, convert_job
 from .login import Login
 from .transport import Api, open_session
@@ -51,13 +52,21 @@ class KopfHost:
     """Runs kopf until cancelled. `seen` is called in the control loop's thread."""
 
     def __init__(
-        self, login: Login, api: Api, seen: Seen, namespaces: Sequence[str] = (), *, restarted: Callable[[], None]
+        self,
+        login: Login,
+        api: Api,
+        seen: Seen,
+        namespaces: Sequence[str] = (),
+        *,
+        restarted: Callable[[], None],
+        silence: float = SILENCE,
     ) -> None:
         self._login = login
         self._api = api
         self._seen = seen
         self._namespaces = list(namespaces)
         self._restarted = restarted
+        self._silence = silence
         self._main = asyncio.get_running_loop()
         self._theirs: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -134,7 +143,7 @@ class KopfHost:
         self._task = asyncio.create_task(
             kopf.operator(
                 registry=registry,
-                settings=settings(kopf),
+                settings=settings(kopf, self._silence),
                 standalone=True,
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,
@@ -165,14 +174,15 @@ class KopfHost:
         self._main.call_soon_threadsafe(self._seen, event["type"], convert_job(event["object"]))
 
 
-def settings(kopf: Any) -> Any:
-    """kopf's settings. Each differs from its default for the reason beside it."""
+def settings(kopf: Any, silence: float) -> Any:
+    """kopf's settings; `silence` as in `informer`. Each differs from its default for the reason beside it."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False  # events are ours
     chosen.peering.standalone = True  # a Lease decides, not kopf's peering
     chosen.scanning.disabled = True  # no rights on CRDs and namespaces
     chosen.watching.server_timeout = 270  # below what load balancers allow
     chosen.watching.connect_timeout = 5
+    chosen.watching.inactivity_timeout = silence
     chosen.watching.chunk_size = 500  # a list in one piece doubles our memory for a moment
     chosen.networking.request_timeout = 30
     chosen.queueing.idle_timeout = 0.5  # each job has two tasks for so long after an event

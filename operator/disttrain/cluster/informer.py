@@ -259,10 +259,18 @@ class Stream:
 class PodInformer:
     """The cache and the streams that feed it."""
 
-    def __init__(self, api: Api, changed: Changed, vanished: Vanished, namespaces: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        api: Api,
+        changed: Changed,
+        vanished: Vanished,
+        namespaces: Iterable[str] = (),
+        *,
+        silence: float = SILENCE,
+    ) -> None:
         self.cache = PodCache(changed, vanished)
         scopes: list[str | None] = [*namespaces]
-        self.streams = [Stream(api, self.cache, scope) for scope in scopes or [None]]
+        self.streams = [Stream(api, self.cache, scope, silence=silence) for scope in scopes or [None]]
 
     @property
     def synced(self) -> bool:
