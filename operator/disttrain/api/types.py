@@ -92,7 +92,8 @@ class Checkpoints(Base):
     resume_from: Annotated[
         Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=253)] | None,
         doc(
-            "UID of another run, whose folder of checkpoints this job continues instead of its own.",
+            "UID of another job on the same volume, whose checkpoints this one begins with while it has none of its "
+            "own; its folder is `DISTTRAIN_RESUME_FROM`.",
             extra={"hint": "the uid of another job, as kubectl get -o yaml shows it"},
         ),
     ] = None

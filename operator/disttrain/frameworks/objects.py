@@ -14,6 +14,7 @@ from ..api.constants import (
     ENV_INDEX,
     ENV_JOB,
     ENV_LEADER,
+    ENV_RESUME_FROM,
     ENV_ROLE,
     ENV_ROUND,
     ENV_WORLD_SIZE,
@@ -81,10 +82,19 @@ def template(job: Job, role: str) -> dict[str, Any]:
     return (written.template if written else None) or job.spec.template or {}
 
 
-def checkpoint_dir(job: Job) -> str | None:
-    """Folder for this job's checkpoints as its pods see it."""
+def checkpoint_folders(job: Job) -> dict[str, str]:
+    """Where this job's pods write checkpoints, and where they read those of the run that they continue.
+
+    Each job writes a folder of its own: rounds, by which an older writer gives way to a newer, are counted by job.
+    """
     place = job.spec.checkpoints
-    return f"{place.mount_path.rstrip('/')}/{place.resume_from or job.metadata.uid}" if place else None
+    if place is None:
+        return {}
+    root = place.mount_path.rstrip("/")
+    found = {ENV_CHECKPOINT_DIR: f"{root}/{job.metadata.uid}"}
+    if place.resume_from:
+        found[ENV_RESUME_FROM] = f"{root}/{place.resume_from}"
+    return found
 
 
 def environment(world: World, slot: Slot, framework: Framework) -> dict[str, str]:
@@ -97,10 +107,7 @@ def environment(world: World, slot: Slot, framework: Framework) -> dict[str, str
         ENV_WORLD_SIZE: str(world.size),
         ENV_LEADER: "1" if slot == world.leader else "0",
     }
-    folder = checkpoint_dir(world.job)
-    if folder:
-        found[ENV_CHECKPOINT_DIR] = folder
-    return {**found, **framework.env(world, slot)}
+    return {**found, **checkpoint_folders(world.job), **framework.env(world, slot)}
 
 
 def pod(world: World, slot: Slot, framework: Framework, avoid: Sequence[str] = ()) -> Manifest:

@@ -173,7 +173,8 @@ def test_checkpoints_and_another_runs_folder() -> None:
     assert found["volumes"][-1] == {"name": "disttrain-checkpoints", "persistentVolumeClaim": {"claimName": "c"}}
     container = found["containers"][0]
     assert container["volumeMounts"][-1] == {"name": "disttrain-checkpoints", "mountPath": "/ck/", "subPath": "a"}
-    assert {"name": "DISTTRAIN_CHECKPOINT_DIR", "value": "/ck/old-uid"} in container["env"]
+    assert {"name": "DISTTRAIN_CHECKPOINT_DIR", "value": f"/ck/{UID}"} in container["env"]
+    assert {"name": "DISTTRAIN_RESUME_FROM", "value": "/ck/old-uid"} in container["env"]
 
 
 def test_host_network_declares_the_leaders_port() -> None:
