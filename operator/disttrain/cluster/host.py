@@ -29,6 +29,7 @@ Seen = Callable[[str | None, AnyJob], None]
 """Told of each event: its type (None for what a list shows, else ADDED, MODIFIED or DELETED) and the job."""
 
 LAST_BACKOFF = 30.0
+CRD_SECONDS = 2.0
 
 
 def import_kopf() -> Any:
@@ -116,7 +117,7 @@ class KopfHost:
                 said = True
             except ApiError as error:
                 log.warning("%s", error)
-            await asyncio.sleep(2 * random.uniform(0.8, 1.2))
+            await asyncio.sleep(CRD_SECONDS * random.uniform(0.8, 1.2))
 
     def _thread(self) -> None:
         self._failure = None
