@@ -14,7 +14,7 @@ examples:
   disttrain run job.yaml --resume                 go on from the last run's checkpoints
   disttrain run job.yaml --map /app=./src         the pods find ./src at /app
   disttrain run job.yaml --python ./venv/bin/python --timeout 30m
-  disttrain run job.yaml --output json | tail -1  how it ended, for a script
+  disttrain run job.yaml --output json            one line of JSON at the end; the rest goes to stderr
 """
 
 from __future__ import annotations
