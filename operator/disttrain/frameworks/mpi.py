@@ -113,10 +113,12 @@ class MPI(Framework):
     def objects(self, world: World) -> Sequence[Manifest]:
         """The hosts of the round and the keys of the job."""
         hosts = self.hosts(world)
+        # No sshd runs in the launcher, and under this name every launcher knows that it needs none.
+        named = ["localhost" if host.role == "launcher" else world.address(host) for host in hosts]
         open_mpi = settings(world.job).implementation == "OpenMPI"
         between, as_discovered = (" slots=", "sed 's/ slots=/:/'") if open_mpi else (":", "cat")
         files = {
-            "hostfile": "".join(f"{world.address(host)}{between}{world.procs}\n" for host in hosts),
+            "hostfile": "".join(f"{name}{between}{world.procs}\n" for name in named),
             "discover_hosts.sh": f"#!/bin/sh\n# Horovod's host discovery: a line of host:slots for each host.\n"
             f"exec {as_discovered} {HOSTFILE}\n",
         }

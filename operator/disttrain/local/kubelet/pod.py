@@ -120,6 +120,7 @@ class PodWorker:
         finally:
             if self._sandbox is not None:
                 await self._sandbox.close()
+            self._volumes = {}  # a change of their objects comes too late
             await asyncio.to_thread(shutil.rmtree, self._run, ignore_errors=True)
             self.over = True
             self._report.finish()
