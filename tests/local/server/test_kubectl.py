@@ -83,6 +83,14 @@ async def test_refusals_as_a_user_reads_them(widgets: Client, kubectl: Kubectl) 
     assert words.startswith('The Widget "w" is invalid: spec.min: Forbidden: min is larger than max')
 
 
+async def test_a_list_of_manifests(kubectl: Kubectl) -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": [pod("a"), pod("b")]}
+    assert await kubectl("create", "-f", "-", stdin=json.dumps(listed)) == "pod/a created\npod/b created\n"
+    listed["items"] = [pod("c", hostnam="x")]
+    words = await kubectl("create", "-f", "-", stdin=json.dumps(listed), code=1)
+    assert 'unknown field "spec.hostnam"' in words
+
+
 async def test_get_all_of_nothing(kubectl: Kubectl) -> None:
     assert await kubectl("get", "all") == "No resources found in default namespace.\n"
 

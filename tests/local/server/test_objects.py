@@ -109,6 +109,10 @@ async def test_a_dry_run_changes_nothing(client: Client) -> None:
     assert (await client.call("GET", f"{PODS}/a"))[0] == 404
     real = await client.ok("POST", PODS, pod("a"))
     await client.ok("DELETE", f"{PODS}/a?dryRun=All")
+    await client.ok("DELETE", f"{PODS}/a", {"dryRun": ["All"]})  # as kubectl says it
+    await client.ok("DELETE", PODS, {"dryRun": ["All"]})
+    code, answer = await client.call("DELETE", f"{PODS}/a", {"dryRun": ["Some"]})
+    assert (code, answer["reason"]) == (422, "Invalid")
     _, patched = await client.merge(f"{PODS}/a?dryRun=All", {"metadata": {"labels": {"x": "y"}}})
     assert patched["metadata"]["labels"] == {"x": "y"}
     assert await client.ok("GET", f"{PODS}/a") == real

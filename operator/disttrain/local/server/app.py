@@ -205,6 +205,8 @@ class ApiServer:
             return self._json(request, discovery.core_versions() if path == "/api" else discovery.groups(self.types))
         if path in (FAULTS_PATH, JOURNAL_PATH):
             return await self._control(request, path)
+        if path == "/openapi/v2":
+            return self._old_openapi(request)
         if path == "/openapi/v3":
             return self._json(request, self._documents.index())
         if path.startswith("/openapi/v3/") and (
@@ -226,6 +228,14 @@ class ApiServer:
         if parts[0] not in ("api", "apis") or len(parts) < (3 if parts[0] == "api" else 4):
             raise errors.no_such_path()
         return None
+
+    def _old_openapi(self, request: web.BaseRequest) -> web.Response:
+        """A v2 document that describes nothing: kubectl wants one for a `List`, and leaves the check to the server."""
+        if "protobuf" in request.headers.get("Accept", ""):
+            self.faults.note("get", request.path_qs, 200)
+            return web.Response(body=b"", content_type=discovery.OLD_OPENAPI)  # as protobuf, no bytes are no fields
+        info = {"title": "The Kubernetes API of one machine", "version": "v1.34.0"}
+        return self._json(request, {"swagger": "2.0", "info": info, "paths": {}})
 
     async def _control(self, request: web.BaseRequest, path: str) -> web.Response:
         """Faults and the journal, for tests in another process."""

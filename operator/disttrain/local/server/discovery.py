@@ -7,6 +7,7 @@ from typing import Any
 from disttrain.local.server.resources import VERBS, Resource, Types
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+OLD_OPENAPI = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 SUBRESOURCE_KINDS = {
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "log": ("", "v1", "Pod", ("get",)),

@@ -182,7 +182,7 @@ class Handlers:
 
     def _delete(self, target: Target, body: Body, accept: str) -> Answer:
         record = self._objects.get(target.resource, target.namespace or "", target.name)
-        options, write = self._options(target, body), _write(target)
+        options, write = self._options(target, body)
         last, gone = self._objects.delete(target.resource, record, options, write)
         if gone and target.resource.key != "pods":
             details = {
@@ -197,7 +197,7 @@ class Handlers:
         return self._one(target, last, accept)
 
     def _deletecollection(self, target: Target, body: Body, accept: str) -> Answer:
-        options, write = self._options(target, body), _write(target)
+        options, write = self._options(target, body)
         test = selector(target.resource, target.query.get("labelSelector", ""), target.query.get("fieldSelector", ""))
         records = [record for record in self._store.all(target.resource, target.namespace) if test(record)]
         for record in records:
@@ -206,22 +206,12 @@ class Handlers:
                 "metadata": {"resourceVersion": str(self._store.version)}}  # fmt: skip
         return Answer(encode(head)[:-1] + b',"items":[' + b",".join(record.raw for record in records) + b"]}")
 
-    def _options(self, target: Target, body: Body) -> Mapping[str, Any]:
-        """DeleteOptions, from the body or the query; raises 400 for what they cannot be."""
-        options = body.json() if body.data else {}
-        if options is None:
-            options = {}
-        if not isinstance(options, dict):
-            raise errors.bad_request("the body of a DELETE is DeleteOptions, an object")
+    def _options(self, target: Target, body: Body) -> tuple[Mapping[str, Any], Write]:
+        """DeleteOptions, from the body or the query."""
+        options, write = dict(body.json() or {}) if body.data else {}, _write(target)
         for key in ("propagationPolicy", "gracePeriodSeconds"):
             if target.query.get(key):
                 options[key] = target.number(key) if key == "gracePeriodSeconds" else target.query[key]
-        if not isinstance(options.get("preconditions") or {}, dict):
-            raise errors.bad_request("DeleteOptions: preconditions is an object with uid and resourceVersion")
-        grace = options.get("gracePeriodSeconds")
-        if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
-            raise errors.bad_request(f"DeleteOptions: gracePeriodSeconds is a whole number: {grace!r} was given")
-        policy = options.get("propagationPolicy")
-        if policy not in (None, "", "Orphan", "Background", "Foreground"):
-            raise _bad_option(target, "propagationPolicy", policy, '"Foreground", "Background", "Orphan"')
-        return options
+        if (dry_run := options.get("dryRun")) not in (None, [], ["All"]):
+            raise _bad_option(target, "dryRun", dry_run, '"All"')
+        return options, replace(write, dry_run=write.dry_run or bool(dry_run))
