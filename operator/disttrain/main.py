@@ -33,6 +33,8 @@ from .reconcile import reconcile
 log = logging.getLogger("disttrain")
 
 RESYNC_SECONDS = 600.0
+START_SECONDS = 3.0
+"""How long kopf may take to start until what it has told is compared with a list."""
 STOP_SECONDS = 10.0
 """How long the calls under way may take as the operator stops."""
 POD_SILENCE = 240.0
@@ -115,7 +117,7 @@ class Operator:
             self.api,
             self._seen,
             options.namespaces,
-            restarted=self._resync.set,
+            started=self._resync.set,
             silence=options.silence_seconds,
         )
         self.health: HealthServer | None = None
@@ -179,6 +181,7 @@ class Operator:
             try:
                 async with asyncio.timeout(RESYNC_SECONDS):
                     await self._resync.wait()
+                    await asyncio.sleep(START_SECONDS)
             except TimeoutError:
                 pass
             self._resync.clear()

@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
+from msgspec import MsgspecError, json
 
 from ..api.constants import API_VERSION, GROUP, PLURAL, VERSION
+from ..api.types import Base
 from .errors import ApiError, NotFound
 from .informer import SILENCE
 from .jobs import AnyJob, convert_job
@@ -49,8 +51,20 @@ def import_kopf() -> Any:
     return kopf
 
 
+class _Named(Base):
+    name: str
+
+
+class _Groups(Base):
+    groups: list[_Named]
+
+
+class _Resources(Base):
+    resources: list[_Named]
+
+
 class KopfHost:
-    """Runs kopf until cancelled. `seen` is called in the control loop's thread."""
+    """Runs kopf until cancelled. `seen` and `started`, told of each start, are called in the control loop's thread."""
 
     def __init__(
         self,
@@ -59,14 +73,14 @@ class KopfHost:
         seen: Seen,
         namespaces: Sequence[str] = (),
         *,
-        restarted: Callable[[], None],
+        started: Callable[[], None],
         silence: float = SILENCE,
     ) -> None:
         self._login = login
         self._api = api
         self._seen = seen
         self._namespaces = list(namespaces)
-        self._restarted = restarted
+        self._started = started
         self._silence = silence
         self._main = asyncio.get_running_loop()
         self._theirs: asyncio.AbstractEventLoop | None = None
@@ -84,6 +98,7 @@ class KopfHost:
             self._ended.clear()
             thread = threading.Thread(target=self._thread, name="kopf", daemon=True)
             thread.start()
+            self._started()
             try:
                 await self._ended.wait()
             except asyncio.CancelledError:
@@ -94,7 +109,6 @@ class KopfHost:
             seconds = min(2.0**failures, LAST_BACKOFF) * random.uniform(0.8, 1.2)
             log.warning("the watch of jobs has ended (%s); again in %.0f s", self._failure or "asked to", seconds)
             await asyncio.sleep(seconds)
-            self._restarted()
 
     def restart(self) -> None:
         """Ends kopf; `run` starts it again."""
@@ -105,18 +119,26 @@ class KopfHost:
                 pass  # its loop has closed just now
 
     async def _await_crd(self) -> None:
-        """Waits for the CRD: kopf, with its own look-out switched off, would never notice that it comes later."""
+        """Waits for the CRD: kopf, with its own look-out switched off, would never notice that it comes later.
+
+        A group that was made just now may be served before it is listed, and kopf goes by the lists.
+        """
         said = False
         while True:
             try:
-                await self._api.call("GET", f"/apis/{API_VERSION}")
-                return
+                groups = json.decode(await self._api.call("GET", "/apis"), type=_Groups).groups
+                if any(group.name == GROUP for group in groups):
+                    path = f"/apis/{API_VERSION}"
+                    resources = json.decode(await self._api.call("GET", path), type=_Resources).resources
+                    if any(resource.name == PLURAL for resource in resources):
+                        return
             except NotFound:
-                if not said:
-                    log.warning("the API server knows no %s: waiting for the CRD %s.%s", API_VERSION, PLURAL, GROUP)
-                said = True
-            except ApiError as error:
+                pass
+            except (ApiError, MsgspecError) as error:
                 log.warning("%s", error)
+            if not said:
+                log.warning("the API server knows no %s: waiting for the CRD %s.%s", API_VERSION, PLURAL, GROUP)
+            said = True
             await asyncio.sleep(CRD_SECONDS * random.uniform(0.8, 1.2))
 
     def _thread(self) -> None:

@@ -44,7 +44,7 @@ class Server:
     """Just enough for kopf to list and watch jobs. Each watch gives the next of `watches`, the last one stays open."""
 
     def __init__(self, *watches: list[dict[str, Any]]) -> None:
-        self.known = True
+        self.known = self.listed = True
         self.lists = 0
         self.asked: set[str] = set()
         self.items = [job()]
@@ -62,7 +62,7 @@ class Server:
         if request.path == "/apis":
             version = {"groupVersion": "disttrain.dev/v1alpha1", "version": "v1alpha1"}
             group = {"name": "disttrain.dev", "versions": [version], "preferredVersion": version}
-            return web.json_response({"groups": [group]})
+            return web.json_response({"groups": [group] if self.listed else []})
         return web.json_response({"versions": ["v1"], "resources": [NAMESPACES]})
 
     async def list(self, request: web.Request) -> web.StreamResponse:
@@ -84,14 +84,14 @@ class World:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.seen: list[tuple[str | None, AnyJob]] = []
-        self.restarts = 0
+        self.starts = 0
         self.host: KopfHost
 
     def take(self, kind: str | None, job: AnyJob) -> None:
         self.seen.append((kind, job))
 
-    def restarted(self) -> None:
-        self.restarts += 1
+    def started(self) -> None:
+        self.starts += 1
 
 
 @asynccontextmanager
@@ -104,7 +104,7 @@ async def running(server: Server) -> AsyncIterator[World]:
     made = Login(Credentials(server=f"http://127.0.0.1:{runner.addresses[0][1]}"))
     world = World(server)
     async with Transport(made) as api:
-        world.host = KopfHost(made, api, world.take, restarted=world.restarted)
+        world.host = KopfHost(made, api, world.take, started=world.started)
         task = asyncio.create_task(world.host.run())
         try:
             yield world
@@ -140,7 +140,7 @@ async def test_an_error_event_ends_kopf_and_not_us(caplog: pytest.LogCaptureFixt
     async with running(Server([ERROR], [])) as world:
         await until(lambda: world.server.lists == 2)
         await until(lambda: len(world.seen) >= 2)
-        assert world.restarts == 1
+        assert world.starts == 2
         assert "leader changed" in caplog.text
 
 
@@ -149,16 +149,17 @@ async def test_it_can_be_renewed() -> None:
         await until(lambda: world.seen)
         world.host.restart()
         await until(lambda: world.server.lists == 2)
-        assert world.restarts == 1
+        assert world.starts == 2
 
 
-async def test_waits_for_the_crd(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("late", ["known", "listed"])
+async def test_waits_for_the_crd(late: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
-    server.known = False
+    setattr(server, late, False)
     async with running(server) as world:
         await until(lambda: "waiting for the CRD disttrainjobs.disttrain.dev" in caplog.text)
         assert not world.server.lists
-        server.known = True
+        setattr(server, late, True)
         await until(lambda: world.seen)
 
 
