@@ -1,0 +1,1 @@
+"""Horovod: one module a framework, and `disttrain-horovodrun`."""
