@@ -66,7 +66,7 @@ def command(options: argparse.Namespace) -> int:
     resumes = ""
     if options.resume:
         last = runs.last(options.runs, manifest.name, manifest.namespace)
-        manifest = manifests.resumed(manifest, last.facts["checkpoints"])
+        manifest = manifests.resumed(manifest, last.facts["uid"])
         resumes = runs.shown(last.path)
     python = preflight.interpreter(options.python)
     preflight.check(python, manifests.words(manifest))

@@ -100,7 +100,7 @@ class Runner:
             job = await session.apply(wanted.manifest)
             uid = job["metadata"]["uid"]
             place = job["spec"].get("checkpoints")
-            self._run.save(uid=uid, checkpoints=(place or {}).get("resumeFrom") or uid)
+            self._run.save(uid=uid)
             follower = Follower(session.client, job, session.pods, folder / "logs", self._shown)
             watching = asyncio.create_task(follower.watch())
             try:

@@ -75,7 +75,11 @@ def shown(path: Path) -> str:
 
 
 def last(base: Path, job: str, namespace: str) -> Run:
-    """The newest run of the job that came as far as being created. Raises CliError where there is none."""
+    """The run of the job to go on from. Raises CliError where there is none.
+
+    That is the newest that left checkpoints in the volumes here: one that ended before its first would start anew what
+    an earlier one had kept. Where none did (its volume may be elsewhere), it is the newest that was created.
+    """
     found = []
     for file in base.glob(f"*/{FACTS}"):
         try:
@@ -86,4 +90,11 @@ def last(base: Path, job: str, namespace: str) -> Run:
             found.append(Run(file.parent, facts))
     if not found:
         raise CliError(f"there is no run of {job} in {shown(base)} to resume: run it without --resume first")
-    return max(found, key=lambda run: run.facts.get("started", 0.0))
+    found.sort(key=lambda run: run.facts.get("started", 0.0), reverse=True)
+    return next((run for run in found if _kept(base, run.facts["uid"])), found[0])
+
+
+def _kept(base: Path, uid: str) -> bool:
+    """Whether a job's checkpoint folder holds more than the claims of its rounds."""
+    folders = (base / "volumes").glob(f"**/{uid}")
+    return any(file.suffix != ".claim" for folder in folders for file in folder.rglob("*"))

@@ -38,6 +38,11 @@ def test_the_last_run_of_a_job(tmp_path: Path) -> None:
     (tmp_path / "broken" / "run.json").write_text('{"job": "digi')
     assert runs.last(tmp_path, "digits", "default").facts["uid"] == "three"
     assert runs.last(tmp_path, "digits", "team-a").facts["uid"] == "five"
+    for uid, file in (("two", "step-9.ckpt"), ("three", "r000001.claim")):
+        folder = tmp_path / "volumes" / "default_kept" / uid
+        folder.mkdir(parents=True)
+        (folder / file).touch()
+    assert runs.last(tmp_path, "digits", "default").facts["uid"] == "two"
 
 
 def test_facts_are_added(tmp_path: Path) -> None:
