@@ -190,7 +190,7 @@ def view(pod: WirePod) -> PodView:
             ready = condition.status == "True"
         elif condition.type == "DisruptionTarget":
             disrupted = condition.status == "True"
-        elif condition.type == "PodScheduled" and condition.status == "False":
+        elif condition.type == "PodScheduled" and condition.status == "False" and status.phase in ("", "Pending"):
             unscheduled = condition.message or condition.reason
     owner = next((o.uid for o in meta.owner_references if o.controller), "")
     return PodView(

@@ -44,10 +44,10 @@ def resource_list(resources: list[Resource]) -> dict[str, Any]:
         listed.append(entry)
         for name in resource.subresources:
             group, ver, kind, verbs = _subresource(resource, name)
-            listed.append(
-                {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced,
-                 "group": group, "version": ver, "kind": kind, "verbs": list(verbs)}
-            )  # fmt: skip
+            entry = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
+            if (group, ver) != (resource.group, resource.version):
+                entry |= {"group": group, "version": ver}
+            listed.append(entry | {"kind": kind, "verbs": list(verbs)})
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",

@@ -207,11 +207,24 @@ class Handlers:
         return Answer(encode(head)[:-1] + b',"items":[' + b",".join(record.raw for record in records) + b"]}")
 
     def _options(self, target: Target, body: Body) -> tuple[Mapping[str, Any], Write]:
-        """DeleteOptions, from the body or the query."""
-        options, write = dict(body.json() or {}) if body.data else {}, _write(target)
+        """DeleteOptions, from the body or the query, and how to write; raises 400 for what they cannot be."""
+        options, write = body.json() if body.data else {}, _write(target)
+        if options is None:
+            options = {}
+        if not isinstance(options, dict):
+            raise errors.bad_request("the body of a DELETE is DeleteOptions, an object")
         for key in ("propagationPolicy", "gracePeriodSeconds"):
             if target.query.get(key):
                 options[key] = target.number(key) if key == "gracePeriodSeconds" else target.query[key]
-        if (dry_run := options.get("dryRun")) not in (None, [], ["All"]):
+        if not isinstance(options.get("preconditions") or {}, dict):
+            raise errors.bad_request("DeleteOptions: preconditions is an object with uid and resourceVersion")
+        grace = options.get("gracePeriodSeconds")
+        if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
+            raise errors.bad_request(f"DeleteOptions: gracePeriodSeconds is a whole number: {grace!r} was given")
+        policy = options.get("propagationPolicy")
+        if policy not in (None, "", "Orphan", "Background", "Foreground"):
+            raise _bad_option(target, "propagationPolicy", policy, '"Foreground", "Background", "Orphan"')
+        dry_run = options.get("dryRun")
+        if dry_run not in (None, [], ["All"]):
             raise _bad_option(target, "dryRun", dry_run, '"All"')
         return options, replace(write, dry_run=write.dry_run or bool(dry_run))

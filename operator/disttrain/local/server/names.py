@@ -30,7 +30,7 @@ _LABEL_1035_WORDS = (
     f" '{_LABEL_1035}')"
 )
 _QUALIFIED_WORDS = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
     f" character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
 )
 _VALUE_WORDS = (
@@ -68,13 +68,16 @@ def check(resource: Resource, metadata: Json) -> list[Cause]:
 @lru_cache(4096)
 def _qualified(field: str, key: str) -> tuple[Cause, ...]:
     prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return (bad(field, key, f"a qualified name {_QUALIFIED_WORDS} {example}"),)
     causes = []
     if slash and not re.fullmatch(_SUBDOMAIN, prefix):
         causes.append(bad(field, key, f"prefix part {_SUBDOMAIN_WORDS}"))
     if len(name) > 63:
         causes.append(bad(field, key, "name part must be no more than 63 characters"))
     if not re.fullmatch(_QUALIFIED, name):
-        causes.append(bad(field, key, _QUALIFIED_WORDS))
+        causes.append(bad(field, key, f"name part {_QUALIFIED_WORDS}"))
     return tuple(causes)
 
 
