@@ -17,6 +17,16 @@ def test_last_marked_line_wins() -> None:
     assert progress.parse(text) == {"step": 2, "of": 4}
 
 
+@pytest.mark.parametrize("prefix", ["", "[0]<stdout>:", "[1,0]<stdout>:", "[1,0]<stderr>: "])
+def test_launchers_may_say_whose_line_it_is(prefix: str) -> None:
+    assert progress.parse(f'{prefix}DISTTRAIN_PROGRESS {{"step": 3}}') == {"step": 3}
+
+
+@pytest.mark.parametrize("prefix", [" ", "x", "0:", "[a]<stdout>:", "[0]"])
+def test_other_prefixes_are_not_ours(prefix: str) -> None:
+    assert progress.parse(f'{prefix}DISTTRAIN_PROGRESS {{"step": 3}}') is None
+
+
 def test_a_torn_line_is_passed_over() -> None:
     assert progress.parse('DISTTRAIN_PROGRESS {"step": 1}\nDISTTRAIN_PROGRESS {"step": 2') == {"step": 1}
 

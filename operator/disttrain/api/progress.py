@@ -5,6 +5,7 @@ the container's termination message. Reading never fails, whatever was printed: 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -16,14 +17,22 @@ MAX_LINE = 4096
 """Bytes of a line that are looked at; longer ones are not ours."""
 MAX_RESULT = 2048
 """Bytes of JSON that `status.result` may take."""
+_MARKED = re.compile(r"(\[\d+(,\d+)?\]<std(out|err)>: ?)?" + re.escape(PROGRESS_MARK))
 
 
 def parse(text: str) -> dict[str, Any] | None:
     """The JSON object of a log's last marked line, or of a text that is one JSON object; None where there is none."""
     for line in reversed(text.splitlines()):
-        if line.startswith(PROGRESS_MARK) and (found := _object(line[len(PROGRESS_MARK) :])) is not None:
+        if (told := unmarked(line)) is not None and (found := _object(told)) is not None:
             return found
     return _object(text)
+
+
+def unmarked(line: str) -> str | None:
+    """What a marked line says; None for any other. Launchers may put the process and its stream before the mark:
+    `[0]<stdout>:` (horovodrun) and `[1,0]<stdout>:` (mpirun --tag-output)."""
+    marked = _MARKED.match(line)
+    return line[marked.end() :] if marked else None
 
 
 def _object(text: str) -> dict[str, Any] | None:

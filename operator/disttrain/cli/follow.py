@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..api.constants import LABEL_JOB_UID, LABEL_LEADER, PROGRESS_MARK
+from ..api.constants import LABEL_JOB_UID, LABEL_LEADER
 from ..api.pods import PodView, WirePod, view
-from ..api.progress import parse_progress
+from ..api.progress import parse_progress, unmarked
 from ..api.types import ROLES, Job, Progress
 from ..local.client import Client
 from .view import Snapshot, View
@@ -150,7 +150,7 @@ class Follower:
                 await asyncio.sleep(POLL_SECONDS)
 
     def _line(self, who: str, text: str, tail: deque[str] | None, *, leads: bool) -> None:
-        if text.startswith(PROGRESS_MARK):
+        if unmarked(text) is not None:
             if leads and (told := parse_progress(text)):
                 self.progress = told
                 self._show()
