@@ -38,7 +38,7 @@ def job_round(environ: Mapping[str, str]) -> int | None:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    print(f"{text}\n", end="", flush=True)  # one write: other ranks may share the pipe
 
 
 class Superseded(Refused):

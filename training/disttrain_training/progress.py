@@ -101,7 +101,7 @@ class Progress:
     def say(self, text: str) -> None:
         """A line for people, from the same one process."""
         if self.speaks:
-            print(text, file=self._stream, flush=True)
+            print(f"{text}\n", end="", file=self._stream, flush=True)  # one write: other ranks may share the pipe
 
 
 def encode(document: Mapping[str, object], limit: int) -> str:

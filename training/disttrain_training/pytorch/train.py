@@ -238,7 +238,8 @@ class Trainer:
     def finish(self) -> None:
         tally = self.validated = self.validated or self.validate()  # not yet, where a finished training is resumed
         sha256 = snapshot.weights_sha256(self.module)
-        print(f"weights sha256 {sha256} rank {self.world.rank}", flush=True)
+        # One write, newline and all: under torchrun the ranks of a pod share one pipe, and would mix their lines.
+        print(f"weights sha256 {sha256} rank {self.world.rank}\n", end="", flush=True)
         self.progress.say(f"accuracy {tally.accuracy:.4f} ({tally.correct} of {tally.count} held-out images)")
         result = {"accuracy": tally.accuracy, "loss": tally.loss, "samples": tally.count, "weightsSha256": sha256}
         self.progress.report(self.facts(self.options.epochs) | {"result": result}, final=True)
