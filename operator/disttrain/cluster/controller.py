@@ -43,8 +43,10 @@ LAZY = 0.2
 """Seconds in which counters may change before they are looked at: a gang's start is a few passes, not one a pod."""
 SOON = 0.1
 """Seconds between two passes over a job whose pods succeed one after the other."""
+CHEAP = 0.002
+"""Seconds of planning that a job may take as often as it likes."""
 SHARE = 4.0
-"""Rests of a job after a pass, in times of the pass's own work: bounds what one job takes of the processor."""
+"""Rest of a job after a plan, in times of what it took beyond that: bounds what a large job takes of the processor."""
 FIRST_RETRY = {"Invalid": 60.0, "Forbidden": 1.0, "NameTaken": 5.0, "Predecessor": 0.25}
 LAST_RETRY = {"Invalid": 600.0, "Forbidden": 300.0, "NameTaken": 300.0, "Predecessor": 5.0}
 """Seconds until a refused object is tried again: doubles from the first to the last."""
@@ -84,6 +86,7 @@ class Record:
         "finished",
         "job",
         "objects",
+        "planned",
         "progress",
         "refusal",
         "refusals",
@@ -100,6 +103,8 @@ class Record:
         """When our last status write was answered, in the loop's time."""
         self.rest_until = 0.0
         """Before this, in the loop's time, no pass is worth it."""
+        self.planned = 0.0
+        """When it was planned last, in the loop's time."""
         self.doomed = False
         """Its namespace is being terminated."""
         self.finished = False
@@ -174,7 +179,7 @@ class Controller:
         if new.failed or (old is not None and (new.deletion is None) != (old.deletion is None)):
             self._queue.add_after(key, rest)
         elif new.succeeded:
-            self._queue.add_after(key, rest + SOON if rest > 0 else 0.0)
+            self._queue.add_after(key, max(rest, record.planned + SOON - self._clock()))
         else:
             self._queue.add_after(key, LAZY)
 
@@ -344,7 +349,8 @@ class Controller:
         )
         plan = self._reconcile(job, seen, self._now(), self._settings)
         ended = self._clock()
-        record.rest_until = ended + SHARE * (ended - began)
+        record.planned = ended
+        record.rest_until = ended + SHARE * max(ended - began - CHEAP, 0.0)
         record.finished = plan.finished
         if plan.finished:
             record.absent.clear()

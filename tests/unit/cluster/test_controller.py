@@ -630,7 +630,7 @@ async def test_our_own_writes_come_back_without_a_pass() -> None:
         ({"phase": "Failed"}, True),
         ({"phase": "Succeeded"}, True),
         ({"conditions": [{"type": "Ready", "status": "True"}]}, False),
-        ({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no nodes"}]}, False),
+        ({"containerStatuses": [{"name": "train", "state": {"waiting": {"reason": "ErrImagePull"}}}]}, False),
     ],
 )
 async def test_what_people_wait_for_is_seen_to_at_once(change: dict[str, Any], urgent: bool) -> None:
