@@ -23,7 +23,7 @@ def number(kind: type[int] | type[float], least: float, most: float = float("inf
 
 
 def add_checkpoint_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """`--checkpoint-dir`, `--checkpoint-every`, `--keep-last`, `--resume`; returns their group."""
+    """`--checkpoint-dir`, `--checkpoint-every`, `--keep-last`, `--resume`, `--resume-from`; returns their group."""
     saving = parser.add_argument_group("checkpoints")
     saving.add_argument(
         "--checkpoint-dir",
@@ -35,6 +35,12 @@ def add_checkpoint_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentG
     saving.add_argument("--keep-last", type=number(int, 1), default=3, help="newest checkpoints to keep")
     saving.add_argument(
         "--resume", action=argparse.BooleanOptionalAction, default=True, help="go on from the newest whole checkpoint"
+    )
+    saving.add_argument(
+        "--resume-from",
+        type=Path,
+        default=os.environ.get("DISTTRAIN_RESUME_FROM") or None,
+        help="another training's folder, only read: where --checkpoint-dir has nothing yet ($DISTTRAIN_RESUME_FROM)",
     )
     return saving
 

@@ -134,10 +134,5 @@ def _yaml(value: Any) -> str:
 
 
 def _meaning(field: Field) -> str:
-    marks = []
-    if "later" in field.extra:
-        marks.append("*later*")
-    if values := field.extra.get("later_values"):
-        marks.append(f"(*later*: {', '.join(f'`{value}`' for value in values)})")
-    text = f"{field.description} {' '.join(marks)}" if marks else field.description
+    text = f"{field.description} *later*" if "later" in field.extra else field.description
     return text.replace("|", "\\|")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.inspect import ListType, LiteralType, StrType
+from msgspec.inspect import ListType, StrType
 
 from .cel import Rule, literal, says, words
 from .constants import MAX_PROCS, RESERVED_ENV
@@ -262,17 +262,6 @@ def _marked(cls: type[Struct], at: str, *, later: bool) -> list[Rule]:
                     field=f".{field.name}",
                     reason="FieldValueForbidden",
                     message=f"not in this version of DistTrainJob yet: leave it out{instead}",
-                )
-            )
-        if later and (values := field.extra.get("later_values")):
-            assert isinstance(field.kind, LiteralType)
-            ready = [str(value) for value in field.kind.values if value not in values]
-            found.append(
-                Rule(
-                    at=path,
-                    holds=f"!(self in {values})",
-                    reason="FieldValueForbidden",
-                    message=says(f"%s is not in this version of DistTrainJob yet: use {words(ready, 'or')}", "self"),
                 )
             )
         if hint := field.extra.get("hint"):

@@ -34,7 +34,6 @@ PodTemplate = Annotated[dict[str, Any], Meta(extra={"pod_template": True})]
 def doc(description: str, **bounds: Any) -> Meta:
     """Documents a field, with bounds that msgspec and the CRD both enforce. `extra` may hold
 
-    - `later_values`: values that admission refuses until their behaviour is built,
     - `hint`: what to write, in words, for the refusal of a value that `pattern` does not match,
     - `map_keys`: the fields that tell a list's items apart,
     - `filled`: the API server shall write the default into a status.
@@ -213,10 +212,7 @@ class Spec(Base, kw_only=True):
 
     framework: Annotated[
         Framework,
-        doc(
-            "The framework that the pods run. Immutable.",
-            extra={"later_values": ["tensorflow"]},
-        ),
+        doc("The framework that the pods run. Immutable."),
     ]
     template: Annotated[PodTemplate | None, doc("Pod template of every role that has none of its own.")] = None
     master: Annotated[Role | None, doc("PyTorch's leader; without it worker 0 leads. At most 1 replica.")] = None

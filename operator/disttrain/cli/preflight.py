@@ -17,6 +17,8 @@ print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]
 """
 INSTALL = {
     "torch": "torch",
+    "tensorflow": "tensorflow",
+    "tf_keras": "tf_keras",
     "sklearn": "scikit-learn",
     "disttrain_training": "./training (from disttrain's repository)",
 }
@@ -42,7 +44,9 @@ def modules(words: Iterable[str]) -> list[str]:
             needed.append("torch")
         if word.startswith("disttrain_training."):
             needed.append("disttrain_training")
-        if word.startswith("disttrain_training.pytorch"):
+        if word.startswith("disttrain_training.tensorflow"):
+            needed += ["tensorflow", "tf_keras"]
+        if word.startswith(("disttrain_training.pytorch", "disttrain_training.tensorflow")):
             needed.append("sklearn")  # whose digits it trains on
     return list(dict.fromkeys(needed))
 

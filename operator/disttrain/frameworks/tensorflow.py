@@ -16,9 +16,10 @@ PORT = 2222
 class TensorFlow(Framework):
     """The framework `tensorflow`.
 
-    Without parameter servers (MultiWorkerMirrored) no worker survives a peer's loss: all restart. With them the
-    coordinator goes on without a lost worker, which is replaced alone; a lost server takes the chief down, which then
-    restores from its checkpoint, and the workers go on.
+    Without parameter servers (MultiWorkerMirrored) no worker survives a peer's loss: all restart. With them and a chief
+    (ClusterCoordinator) that goes on without a lost worker, which is replaced alone; a lost server takes the chief
+    down, which then restores from its checkpoint, and the workers go on. Servers without a chief are those of
+    TensorFlow 1's scripts, whose workers train and end by themselves: all restart.
     """
 
     roles: Sequence[RoleName] = ("chief", "worker", "ps", "evaluator")
@@ -41,24 +42,27 @@ class TensorFlow(Framework):
         return [] if slot.role == "evaluator" else [world.port(slot)]
 
     def trains(self, job: Job) -> Sequence[RoleName]:
-        """Parameter servers and the evaluator do not train; under parameter servers the chief does not either."""
-        return ["worker"] if _servers(job) else ["chief", "worker"]
+        """Parameter servers and the evaluator do not train; a chief that coordinates does not either."""
+        return ["worker"] if _coordinated(job) else ["chief", "worker"]
 
     def endless(self, job: Job) -> Sequence[RoleName]:
-        """`tf.distribute.Server` never returns: servers, and the workers that they serve, are ended by us."""
-        return ["ps", "worker"] if _servers(job) else []
+        """`tf.distribute.Server` never returns: parameter servers, and workers that a chief coordinates, we end.
+
+        An evaluator gets `graceSeconds`, like others that should end by themselves: for the last checkpoint.
+        """
+        return ["ps", "worker"] if _coordinated(job) else ["ps"]
 
     def restarts(self, job: Job, lost: Slot, slots: Sequence[Slot]) -> Collection[Slot]:
         """See the class."""
         if lost.role == "evaluator":
             return [lost]
-        if not _servers(job):
+        if not _coordinated(job):
             return [slot for slot in slots if slot.role != "evaluator"]
         return [slot for slot in slots if slot == lost or (lost.role == "ps" and slot.role == "chief")]
 
     def keeps_ports(self, job: Job) -> bool:
-        """With parameter servers the others go on, and know their peers' ports."""
-        return _servers(job)
+        """Who goes on without a lost peer knows its ports."""
+        return _coordinated(job)
 
     def debug_env(self) -> Mapping[str, str]:
         """TensorFlow's and gRPC's logs."""
@@ -70,5 +74,6 @@ class TensorFlow(Framework):
         }
 
 
-def _servers(job: Job) -> bool:
-    return job.spec.ps is not None and job.spec.ps.replicas > 0
+def _coordinated(job: Job) -> bool:
+    """Whether a chief hands out the work, by ParameterServerStrategy."""
+    return all(role is not None and role.replicas > 0 for role in (job.spec.chief, job.spec.ps))

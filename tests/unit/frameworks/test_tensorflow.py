@@ -62,6 +62,8 @@ def test_pods_that_share_addresses_have_ports_of_their_own() -> None:
         ({"chief": {}, "ps": {"replicas": 2}}, "worker-1", {"worker-1"}),
         ({"chief": {}, "ps": {"replicas": 2}}, "ps-1", {"ps-1", "chief-0"}),
         ({"chief": {}, "ps": {"replicas": 2}}, "chief-0", {"chief-0"}),
+        ({"ps": {"replicas": 1}, "evaluator": {}}, "worker-1", {"worker-0", "worker-1", "ps-0"}),
+        ({"chief": {"replicas": 0}, "ps": {"replicas": 1}}, "ps-0", {"worker-0", "worker-1", "ps-0"}),
     ],
 )
 def test_what_restarts(spec: dict[str, Any], lost: str, restart: set[str]) -> None:
@@ -74,3 +76,15 @@ def test_what_restarts(spec: dict[str, Any], lost: str, restart: set[str]) -> No
 def test_world_size_counts_who_trains() -> None:
     assert make(chief={}, evaluator={}).size == 3
     assert make(chief={}, ps={"replicas": 2}, evaluator={}).size == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "endless"),
+    [
+        ({"chief": {}, "evaluator": {}}, {"ps"}),
+        ({"chief": {}, "ps": {"replicas": 1}, "evaluator": {}}, {"ps", "worker"}),
+        ({"ps": {"replicas": 1}}, {"ps"}),
+    ],
+)
+def test_who_never_ends(spec: dict[str, Any], endless: set[str]) -> None:
+    assert set(TF.endless(make(**spec).job)) == endless

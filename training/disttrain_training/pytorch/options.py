@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,14 +106,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     )
     numbers.add_argument("--deterministic", action="store_true", help="only algorithms that repeat bit by bit")
 
-    saving = add_checkpoint_flags(parser)
-    saving.add_argument(
-        "--resume-from",
-        type=Path,
-        default=os.environ.get("DISTTRAIN_RESUME_FROM") or None,
-        help="another training's folder, only read: where --checkpoint-dir has nothing yet ($DISTTRAIN_RESUME_FROM)",
-    )
-
+    add_checkpoint_flags(parser)
     running = add_running_flags(parser)
     running.add_argument("--start-timeout", type=positive, default=1800.0, help="seconds to wait for the other workers")
     running.add_argument(

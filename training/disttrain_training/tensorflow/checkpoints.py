@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,17 @@ def claim(folder: Path, round_: int | None) -> Claim:
         raise Refused(f"--checkpoint-dir: {error}. Give a folder that this user may write to") from error
 
 
-def restore_newest(model: Any, folder: Path) -> tuple[int, int] | None:
-    """Puts the newest checkpoint that is whole into the model; its (round, step). What is passed over is said."""
-    for round_, step in found(folder):
-        try:
-            restore(model, folder, round_, step)
-            return round_, step
-        except (tf.errors.OpError, ValueError) as error:
-            print(f"checkpoint {path(folder, round_, step)} is passed over: {error}", flush=True)
+def restore_newest(model: Any, folders: Sequence[Path]) -> tuple[int, int, int] | None:
+    """Puts the newest checkpoint that is whole into the model, of the first folder that has one. What is passed over is
+    said. Returns the folder's index, round and step.
+    """
+    for index, folder in enumerate(folders):
+        for round_, step in found(folder):
+            try:
+                restore(model, folder, round_, step)
+                return index, round_, step
+            except (tf.errors.OpError, ValueError) as error:
+                print(f"checkpoint {path(folder, round_, step)} is passed over: {error}", flush=True)
     return None
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tf_keras as keras  # not tf.keras: see model.py
+
+from .checkpoints import KERAS_BACKUP
 
 if TYPE_CHECKING:
     from .train import Trainer
@@ -90,6 +93,7 @@ def fit(trainer: Trainer) -> int:
     callbacks: list[Any] = [Report(trainer)]
     if options.checkpoint_dir and options.resume:
         callbacks.append(Backup(trainer))
+    _bring(trainer)
     try:
         trainer.model.fit(
             trainer.training_data(),
@@ -102,3 +106,13 @@ def fit(trainer: Trainer) -> int:
         return trainer.stop_early()
     trainer.finish()
     return 0
+
+
+def _bring(trainer: Trainer) -> None:
+    """BackupAndRestore knows one folder: what another training left (--resume-from) is copied into it first."""
+    options = trainer.options
+    if trainer.claim and options.resume and options.resume_from:
+        backup, other = trainer.claim.folder / KERAS_BACKUP, options.resume_from / KERAS_BACKUP
+        if other.is_dir() and not backup.exists():
+            shutil.copytree(other, backup)
+    trainer.world.sum([1.0])  # nobody looks before it is there

@@ -31,12 +31,18 @@ class Options:
     checkpoint_every: int
     keep_last: int
     resume: bool
+    resume_from: Path | None
     log_every: int
     min_step_seconds: float
 
     def steps_an_epoch(self, count: int) -> int:
         """Steps over `count` images; the last one may be smaller."""
         return math.ceil(count / self.global_batch_size)
+
+    @property
+    def sources(self) -> list[Path]:
+        """Folders to resume from, the first that has a checkpoint counts."""
+        return [folder for folder in (self.checkpoint_dir, self.resume_from) if folder] if self.resume else []
 
     def check(self) -> None:
         """Raises Refused for what the flags alone do not show."""

@@ -71,12 +71,11 @@ class Coordinator:
         if folder := options.checkpoint_dir:
             held = checkpoints.claim(folder, job_round(os.environ))
             self.round = held.round
-            newest = checkpoints.restore_newest(self.model, folder) if options.resume else None
             self.writer = checkpoints.Writer(self.model, folder, held, options.keep_last)
-            if newest:
-                self.step = newest[1]
-                self.saved = {"round": newest[0], "step": newest[1]}
-                self.progress.say(f"resumed from a checkpoint at step {self.step}/{self.of}")
+        if newest := checkpoints.restore_newest(self.model, options.sources):
+            _, round_, self.step = newest
+            self.saved = {"step": self.step, "round": round_}
+            self.progress.say(f"resumed from a checkpoint at step {self.step}/{self.of}")
         self.progress.say(
             f"{self.workers} workers and {len(place.cluster['ps'])} parameter servers, {len(self.images)} images, "
             f"{options.global_batch_size} a step, {self.of} steps in {options.epochs} epochs"

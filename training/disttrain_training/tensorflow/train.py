@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,9 @@ class Trainer:
         """A loop of our own. Returns the exit code."""
         writer = None
         if folder := self.options.checkpoint_dir:
-            if self.options.resume:
-                self.resume(folder)
             writer = checkpoints.Writer(self.model, folder, self.claim, self.options.keep_last)
+        if self.options.sources:
+            self.resume(self.options.sources)
         batches = iter(self.training_data())
         began, done = time.monotonic(), 0
         while self.step < self.of:
@@ -133,14 +133,14 @@ class Trainer:
 
         return self.world.strategy.reduce("SUM", self.world.strategy.run(replica, args=batch), axis=None)
 
-    def resume(self, folder: Path) -> None:
+    def resume(self, folders: Sequence[Path]) -> None:
         """The first rank looks for the newest checkpoint that is whole; the others take the same one."""
-        newest = checkpoints.restore_newest(self.model, folder) if self.world.rank == 0 else None
-        round_, step = (int(value) for value in self.world.from_first(newest or (-1, 0)))
-        if round_ < 0:
+        newest = checkpoints.restore_newest(self.model, folders) if self.world.rank == 0 else None
+        index, round_, step = (int(value) for value in self.world.from_first(newest or (-1, 0, 0)))
+        if index < 0:
             return
         if self.world.rank:
-            checkpoints.restore(self.model, folder, round_, step)
+            checkpoints.restore(self.model, folders[index], round_, step)
         self.resumed(step, round_)
 
     def resumed(self, step: int, round_: int | None = None) -> None:
