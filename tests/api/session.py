@@ -21,7 +21,7 @@ from api.servers import KUBECTL, Answer, Api, Manifest, eventually
 CHANGING = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UID"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
-    (re.compile(r'(?i)(resource ?version:?\s+)"?\d+"?'), r"\1VERSION"),
+    (re.compile(r'(?i)(resource ?version"?:?\s*"?)\d+'), r"\1VERSION"),
     (re.compile(r"(?<![\w.-])\d+(\.\d+)?(ms|s)\b"), "AGE"),
     (re.compile(r"<(invalid|unknown)>"), "AGE"),
     (re.compile(r"\.[0-9a-f]{16}\b"), ".RANDOM"),

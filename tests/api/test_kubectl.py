@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from api.jobs import job
+from api.jobs import job, template
 from api.servers import Api, eventually
-from api.session import Session, session
+from api.session import Session, session, stable
+from disttrain.api import crd
 
 COLUMNS = ["NAME", "FRAMEWORK", "STATE", "READY", "RESTARTS", "PROGRESS", "AGE"]
 
@@ -277,3 +279,106 @@ def test_who_is_asked_about(user: Session) -> None:
         "disttrainjobs", "dtj", "disttrain.dev/v1alpha1", "true", "DistTrainJob",
     ]  # fmt: skip
     assert "disttrain.dev/v1alpha1" in user.must("api-versions").split()
+
+
+SAME_JOB = job("same", worker={"replicas": 2}, template=template(pod={"schedulerName": "nobody"}))
+OTHER = job("other", worker={"replicas": 1})
+OF_JOBS = ("--field-selector", "involvedObject.kind=DistTrainJob")
+SAME = (
+    "get dtj",
+    "get dtj -o wide",
+    "get dtj same -o yaml",
+    "get dtj same -o json",
+    "get dtj same --show-labels",
+    "get dtj none",
+    "get all",
+    "get pods,services",
+    "get pods -o wide",
+    "get pods -L disttrain.dev/round --sort-by=.metadata.name",
+    "get services -o wide",
+    "get service same -o yaml",
+    "get events --field-selector=involvedObject.kind=DistTrainJob -o custom-columns=R:.reason,M:.message,C:.count",
+    "get nothing",
+    "get dtj -l a,b=",
+    "describe dtj same",
+    "describe service same",
+    "explain dtj.spec",
+    "explain dtj.spec.template.spec.containers.env",
+    "explain dtj.status --recursive",
+    "explain dtj.nothing",
+    "get --raw /apis/disttrain.dev",
+    "get --raw /api/v1/namespaces/pair/pods/none",
+    "get --raw /apis/disttrain.dev/v1alpha1/namespaces/pair/disttrainjobs/same/scale",
+    "scale dtj/same --replicas=-1",
+    "scale dtj/none --replicas=1",
+    "patch dtj same --type=merge -p {}",
+    'patch dtj same --type=merge -p {"spec":{"framework":"x"}}',
+    'patch dtj same --type=merge -p {"spec":{"managedBy":"x"}}',
+    'patch dtj same --type=merge -p {"spec":{"worker":{"replicas":"x"}}}',
+    'patch dtj same --type=merge -p {"metadata":{"labels":{"a/b/c":"x"}}}',
+    "label dtj same a=b --dry-run=server",
+    "label dtj same a=b=c",
+    "annotate pod same-worker-0 a=b --dry-run=server",
+    "delete pod none",
+    "delete dtj none --ignore-not-found",
+    "wait dtj/same --for=condition=Failed --timeout=0",
+    "logs same-worker-0",
+    "logs same-worker-0 -c x",
+    "get service same -o jsonpath={.spec.clusterIP}",
+    "top pods",
+    "rollout status dtj/same",
+    "autoscale dtj/same --max=3 --dry-run=client",
+)  # fmt: skip
+
+
+DIFFERS = {
+    "explain pods.metadata.ownerReferences": ("<no description>", "API version of the referent."),
+    "explain dtj.metadata": ("<no description>", "Annotations is an unstructured key value map"),
+    'patch dtj same --type=json -p [{"op":"replace","path":"/spec/nothing/more","value":1}]': (
+        "/spec/nothing/more: there is no 'nothing'",
+        "the server rejected our request due to an error in our request",
+    ),
+    'patch dtj same --type=json -p [{"op":"test","path":"/spec/framework","value":"x"}]': (
+        "testing value /spec/framework failed",
+        "the server rejected our request due to an error in our request",
+    ),
+    "patch dtj same --type=json -p [{}]": (
+        "an operation of a JSON patch has an op and a path",
+        "The request is invalid",
+    ),
+    'patch pod same-worker-0 -p {"spec":{"containers":[{"name":"train","command":["x"]}]}}': (
+        "pod updates may not change fields other than",
+        '+  "Command": [',
+    ),
+    "get pod same-worker-0 -o jsonpath={.spec.serviceAccountName}": ("", "default"),
+    "get pod same-worker-0 -o jsonpath={.spec.volumes[*].name}": ("disttrain-shm", "kube-api-access"),
+    "get dtj same --show-managed-fields -o jsonpath={.metadata.managedFields[*].manager}": ("", "disttrain"),
+    "auth can-i create dtj": ("does not take protobuf", "yes"),
+    "create namespace other --dry-run=server": ("does not take protobuf", "created (server dry run)"),
+    "create configmap other --from-literal=a=b": ("does not take protobuf", "created"),
+    "apply --server-side -f -": ("apply-patch+yaml", "serverside-applied"),
+    "exec same-worker-0 -- true": ("does not serve pods/exec", "does not have a host assigned"),
+    "port-forward same-worker-0 :80": ("does not serve pods/portforward", "does not have a host assigned"),
+    "autoscale dtj/same --max=3": ("failed to create autoscaling/v2 HPA", "autoscaled"),
+}
+"""What our server does otherwise, with words of its answer and of the real one's: see docs/one-machine.md."""
+
+
+def transcript(api: Api, folder: Path) -> dict[str, str]:
+    """What is said about a job of two that runs, by command."""
+    api.install(crd.definition())
+    with session(api, "pair", folder) as user:
+        user.running(SAME_JOB, 2)
+        eventually(lambda: len(user.names("events", *OF_JOBS)) == 3)
+        return {line: stable(user.kubectl(*line.split(" "), manifest=OTHER).text) for line in (*SAME, *DIFFERS)}
+
+
+@pytest.mark.kube
+def test_both_say_the_same(local: Api, kube: Api, tmp_path: Path) -> None:
+    """Word for word, but for what no two runs have in common."""
+    ours, theirs = transcript(local, tmp_path), transcript(kube, tmp_path)
+    assert {line: ours[line] for line in SAME} == {line: theirs[line] for line in SAME}
+    for line, (here, there) in DIFFERS.items():
+        assert here in ours[line]
+        assert there in theirs[line]
+        assert ours[line] != theirs[line]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +60,7 @@ class Recorder:
         self._known: OrderedDict[Id, _Entry] = OrderedDict()
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._queue: asyncio.Queue[_Entry] = asyncio.Queue(WAITING)
+        self._named = 0
 
     def record(self, job: AnyJob, event: Event) -> None:
         """Takes an event. Never blocks; drops what is too much."""
@@ -76,7 +76,7 @@ class Recorder:
                 {
                     "apiVersion": "v1",
                     "kind": "Event",
-                    "metadata": {"name": f"{meta.name}.{secrets.token_hex(8)}", "namespace": meta.namespace},
+                    "metadata": {"name": f"{meta.name}.{self._serial():016x}", "namespace": meta.namespace},
                     "involvedObject": {
                         "apiVersion": API_VERSION,
                         "kind": KIND,
@@ -141,6 +141,11 @@ class Recorder:
                 pass  # it has expired
         await self._api.call("POST", path, msgspec.json.encode(entry.body))
         entry.made = True
+
+    def _serial(self) -> int:
+        """Nanoseconds since 1970, never the same twice: events of one second are listed in their order, by name."""
+        self._named = max(self._named + 1, int(self._now() * 1e9))
+        return self._named
 
     def _allowed(self, uid: str) -> bool:
         now = self._now()

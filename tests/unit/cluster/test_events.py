@@ -42,6 +42,15 @@ async def running() -> AsyncIterator[World]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_events_of_one_moment_are_listed_in_their_order() -> None:
+    async with running() as world:
+        for reason in ("Starting", "Running", "Succeeded"):
+            world.recorder.record(JOB, Event(reason=reason, message=reason))
+        await until(lambda: len(world.stored) == 3)
+        by_name = sorted(world.stored, key=lambda one: str(one["metadata"]["name"]))
+        assert [one["reason"] for one in by_name] == ["Starting", "Running", "Succeeded"]
+
+
 async def test_an_event_as_describe_shows_it() -> None:
     async with running() as world:
         world.recorder.record(JOB, Event(reason="Restarting", message="Pod a failed.", warning=True))
