@@ -23,6 +23,7 @@ from .cluster.health import HealthServer
 from .cluster.host import KopfHost
 from .cluster.informer import SILENCE, PodInformer
 from .cluster.jobs import AnyJob, Key
+from .cluster.lease import Lease, LeaseLost, identity
 from .cluster.login import Login, login
 from .cluster.metrics import Metrics
 from .cluster.progress import ProgressReader
@@ -61,6 +62,11 @@ class Options:
     """Seconds between two looks at a running leader's log; 0: never."""
     silence_seconds: float = SILENCE
     """Seconds without any event or bookmark after which a watch is taken for dead and begun anew."""
+    leader_elect: bool = False
+    """Act only while this operator holds a lease, so that another may stand by."""
+    lease_name: str = "disttrain"
+    lease_namespace: str = ""
+    """Empty: the namespace of the service account or context."""
     allot_ports: bool = False
     """Give every job ports of its own: several pods share one machine's addresses."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -68,7 +74,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Runs the operator until SIGINT or SIGTERM. Returns the exit code. Raises LoginError."""
+    """Runs the operator until SIGINT, SIGTERM or the loss of its lease. Returns the exit code. Raises LoginError."""
     set_up_logging(options)
     credentials = login(options.kubeconfig, options.context)
 
@@ -78,7 +84,12 @@ def run(options: Options) -> int:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await Operator(options, credentials).run(stop)
 
-    asyncio.run(until_told())
+    try:
+        asyncio.run(until_told())
+    except LeaseLost as error:
+        # Whoever runs it starts it anew: nothing that it believed while it led is carried into the time after.
+        log.error("%s: ending", error)
+        return 1
     return 0
 
 
@@ -93,6 +104,12 @@ class Operator:
         self.metrics = Metrics()
         self.api = Transport(credentials, observe=self.metrics.call)
         self.queue: WorkQueue[Key] = WorkQueue()
+        # On connections and pauses of its own: a busy API server's Retry-After to the workers must not cost the lease.
+        self._lease_api = Transport(credentials, observe=self.metrics.call)
+        self.lease: Lease | None = None
+        if options.leader_elect:
+            namespace = options.lease_namespace or credentials.credentials.namespace
+            self.lease = Lease(self._lease_api, namespace, options.lease_name, identity(), time.time)
         self.recorder = Recorder(self.api, time.time)
         self.informer = PodInformer(
             self.api,
@@ -130,7 +147,7 @@ class Operator:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Runs until `stop` is set; then ends once the calls under way are answered."""
+        """Runs until `stop` is set; then ends once the calls under way are answered. Raises LeaseLost."""
         background = [self.informer.run(), self.host.run(), self._keep_synced(), self.recorder.run()]
         if self._options.progress_seconds > 0:
             reader = ProgressReader(self.api, self._options.progress_seconds, self.controller.progressed)
@@ -138,28 +155,30 @@ class Operator:
             background.append(reader.run())
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.api)
+            await stack.enter_async_context(self._lease_api)
             if self.health:
                 await stack.enter_async_context(self.health)
             tasks = [asyncio.create_task(one) for one in background]
             ending = asyncio.create_task(stop.wait())
-            full = asyncio.create_task(self.informer.wait())
-            # The caches first: on half of the pods a decision would be wrong.
-            await asyncio.wait([ending, full, *tasks], return_when=asyncio.FIRST_COMPLETED)
             workers: list[asyncio.Task[None]] = []
-            if full.done():
-                log.info("%d pods known; working", len(self.informer.cache))
-                workers = [asyncio.create_task(self.controller.work()) for _ in range(self._options.workers)]
-                await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            leading = asyncio.create_task(self._lead(workers))
+            tasks.append(leading)
+            await asyncio.wait([ending, *tasks], return_when=asyncio.FIRST_COMPLETED)
             log.info("stopping")
             self.controller.stop()
             failed = [task for task in tasks if task.done()]
-            for task in (*tasks, full, ending):
+            led = self.lease is not None and self.lease.held
+            for task in (*tasks, ending):
                 task.cancel()
             if workers:
-                _, late = await asyncio.wait(workers, timeout=STOP_SECONDS)
+                # Without the lease not one call more: another may have begun.
+                _, late = await asyncio.wait(workers, timeout=0 if leading in failed else STOP_SECONDS)
                 for task in late:
                     task.cancel()
-            await asyncio.gather(*tasks, *workers, full, ending, return_exceptions=True)
+            await asyncio.gather(*tasks, *workers, ending, return_exceptions=True)
+            if self.lease and led:
+                await self.lease.release()
+            self.metrics.leads(False)
             try:
                 async with asyncio.timeout(1):
                     await self.recorder.drain()
@@ -167,6 +186,38 @@ class Operator:
                 log.info("some events were not sent")
             for task in failed:
                 task.result()
+
+    async def _lead(self, workers: list[asyncio.Task[None]]) -> None:
+        """Starts the workers once the caches are full and the lease, if there is one, is ours. Raises LeaseLost."""
+        # The caches first: on half of the pods a decision would be wrong.
+        await self.informer.wait()
+        holding: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            if self.lease:
+                await self.lease.acquire()
+                holding = asyncio.create_task(self.lease.hold())
+                looking = asyncio.create_task(self._look())
+                await asyncio.wait([holding, looking], return_when=asyncio.FIRST_COMPLETED)
+                if not looking.done():
+                    looking.cancel()
+                    await holding
+            log.info("%d pods known; working", len(self.informer.cache))
+            self.metrics.leads(True)
+            workers += [asyncio.create_task(self.controller.work()) for _ in range(self._options.workers)]
+            await holding
+        finally:
+            holding.cancel()
+
+    async def _look(self) -> None:
+        """Lists pods and jobs: the leader before may have written what our watches have not brought yet."""
+        await self.informer.renew()
+        while True:
+            try:
+                await self.controller.resync(self._options.namespaces, spread=0, grace=0)
+                return
+            except (ApiError, MsgspecError) as error:
+                log.warning("list of jobs: %s", error)
+                await asyncio.sleep(1)
 
     def _seen(self, kind: str | None, job: AnyJob) -> None:
         self._confirmed = self._clock()

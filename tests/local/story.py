@@ -57,7 +57,7 @@ class Calls(Faults):
         """Verb, resource and name of that write, once it has come."""
 
     def find(self, verb: str, resource: str, namespace: str, name: str) -> Rule | None:
-        if verb in WRITES and resource != "events":
+        if verb in WRITES and resource not in ("events", "leases"):
             self.writes += 1
             if self.writes == self.at:
                 self.killed = verb, resource, name
@@ -237,9 +237,9 @@ class World:
         self.kubelet.stop()
         await self.server.stop()
 
-    async def operate(self) -> int:
+    async def operate(self, *more: str) -> int:
         """Starts an operator."""
-        words = ("--kubeconfig", str(self.kubeconfig), "--listen", "none", "--progress-seconds", "0")
+        words = ("--kubeconfig", str(self.kubeconfig), "--listen", "none", "--progress-seconds", "0", *more)
         pid = await self._starter.start(self.folder / f"operator-{len(self.operators)}.log", *words)
         self.operators.append(pid)
         return pid

@@ -50,6 +50,19 @@ def arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.e
         help="between two looks at a running leader's log; 0: never; default: 30",
     )
     add(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="act only while this operator holds a lease, so that a second one may stand by; default: no",
+    )
+    add("--lease-name", metavar="NAME", default=default("LEASE_NAME", "disttrain"), help="default: disttrain")
+    add(
+        "--lease-namespace",
+        metavar="NAME",
+        default=default("LEASE_NAMESPACE", ""),
+        help="default: that of the service account or context",
+    )
+    add(
         "--allot-ports",
         action="store_true",
         default=None,
@@ -80,6 +93,9 @@ def command(options: argparse.Namespace, environ: Mapping[str, str] = os.environ
         workers=options.workers,
         writes=options.writes,
         progress_seconds=options.progress_seconds,
+        leader_elect=_flag(environ, "DISTTRAIN_LEADER_ELECT") if options.leader_elect is None else options.leader_elect,
+        lease_name=options.lease_name,
+        lease_namespace=options.lease_namespace,
         allot_ports=_flag(environ, "DISTTRAIN_ALLOT_PORTS") if options.allot_ports is None else True,
         log_level=options.log_level,
         log_format=options.log_format,

@@ -163,9 +163,17 @@ class Stream:
         self._path = f"{where}?labelSelector={quote(LABEL_JOB_UID)}"
         self._version = ""
         self._failures = 0
+        self._asked = 1
+        self._listed = 0
+        """How often it was told to list, and which of those the last list answers."""
+        self._until: asyncio.Timeout | None = None
+        """Ends the watch."""
         self._clock = asyncio.get_running_loop().time
         self.name = f"pods/{namespace}" if namespace else "pods"
         self.synced = asyncio.Event()
+        """Whether it has listed once."""
+        self.current = asyncio.Event()
+        """Whether it has listed since it was told to last."""
         self.heard = self._clock()
         """When the API server was last heard of, in the loop's time."""
 
@@ -173,9 +181,16 @@ class Stream:
         """Keeps the cache current until cancelled. Nothing that the API server says ends it."""
         while True:
             try:
-                if not self._version:
+                if self._listed != self._asked or not self._version:
                     await self._relist()
-                await self._watch()
+                    continue
+                try:
+                    async with asyncio.timeout(None) as self._until:
+                        await self._watch()
+                finally:
+                    self._until = None
+            except TimeoutError:
+                pass  # told to list anew
             except Gone:
                 self._version = ""
             except WatchFailed as error:
@@ -195,6 +210,13 @@ class Stream:
             else:
                 await asyncio.sleep(0.02)  # a server that ends each watch at once is not asked in a tight loop
 
+    def renew(self) -> None:
+        """Has it list anew, now; `current` is set when it has."""
+        self._asked += 1
+        self.current.clear()
+        if self._until is not None:
+            self._until.reschedule(self._clock())
+
     async def _back_off(self) -> None:
         await asyncio.sleep(min(0.1 * 2 ** min(self._failures, 10), 30.0) * random.uniform(0.8, 1.2))
 
@@ -202,6 +224,7 @@ class Stream:
         """Takes every pod that is there, then drops those that are not."""
         listed: set[str] = set()
         page, version = "", ""
+        asked = self._asked
         while True:
             query = f"&limit={PAGE}" + (f"&continue={quote(page)}" if page else "")
             answer = _list(await self._api.call("GET", self._path + query))
@@ -222,6 +245,9 @@ class Stream:
         self._advance(version)
         self._failures = 0
         self.synced.set()
+        self._listed = asked
+        if asked == self._asked:
+            self.current.set()
 
     def _advance(self, version: str) -> None:
         self._version = version
@@ -281,6 +307,13 @@ class PodInformer:
         """Returns when every stream has listed once."""
         for stream in self.streams:
             await stream.synced.wait()
+
+    async def renew(self) -> None:
+        """Has every stream list anew; returns when all have. What the cache holds then is no older than the call."""
+        for stream in self.streams:
+            stream.renew()
+        for stream in self.streams:
+            await stream.current.wait()
 
     async def run(self) -> None:
         """Runs every stream until cancelled."""

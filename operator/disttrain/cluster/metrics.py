@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -25,6 +25,9 @@ class Metrics:
         self._failed = self._counter("jobs_failed", "Jobs that failed.", "framework")
         self._restarts = self._counter("job_restarts", "Restarts charged, by reason.", "framework", "reason")
         self._calls = self._counter("api_calls", "Answers of the API server; code 0: none came.", "verb", "code")
+        self._leads = Gauge(
+            "disttrain_leader", "1 where this operator acts, 0 where it stands by.", registry=self.registry
+        )
         self._passes = Histogram(
             "disttrain_reconcile_seconds",
             "Time of one pass over a job, calls included.",
@@ -38,6 +41,10 @@ class Metrics:
     def call(self, verb: str, code: int) -> None:
         """The API server answered; code 0: it did not."""
         self._calls.labels(verb, code).inc()
+
+    def leads(self, leads: bool) -> None:
+        """This operator acts from now on, or does not any more."""
+        self._leads.set(leads)
 
     def passed(self, seconds: float) -> None:
         """A pass over a job took so long."""

@@ -285,3 +285,41 @@ async def test_a_pod_that_changes_its_job() -> None:
         await world.tell(event("MODIFIED", pod(uid="a", version=21, job_uid="other")))
         assert world.uids == set()
         assert [one.uid for one in world.cache.of("other")] == ["a"]
+
+
+async def test_told_to_list_anew() -> None:
+    """What the watch has not brought is there when it returns; readiness does not waver."""
+    script = Script([listing(20, pod(uid="a")), listing(30, pod(uid="b", version=25))])
+    async with running(script) as world:
+        await asked(world, 2)
+        world.script.during_relist = lambda: ready.append(world.informer.synced)
+        ready: list[bool] = []
+        await world.informer.renew()
+        assert world.uids == {"b"}
+        assert world.gone == [("a", 30)]
+        assert ready == [True]
+        assert (await asked(world, 4))[1:] == ["WATCH 20", "LIST", "WATCH 30"]
+
+
+async def test_told_to_list_anew_while_it_lists() -> None:
+    """The list under way may be older than the call: it does not count."""
+    script = Script([listing(20, pod(uid="a")), listing(30), listing(31)])
+    async with running(script) as world:
+        await asked(world, 2)
+
+        def once() -> None:
+            world.script.during_relist = lambda: None
+            world.informer.streams[0].renew()
+
+        world.script.during_relist = once
+        await world.informer.renew()
+        assert (await asked(world, 5))[1:] == ["WATCH 20", "LIST", "LIST", "WATCH 31"]
+
+
+async def test_a_list_anew_that_fails_is_tried_again() -> None:
+    script = Script([listing(20, pod(uid="a")), NoAnswer("lost"), listing(30)])
+    async with running(script) as world:
+        await asked(world, 2)
+        await world.informer.renew()
+        assert world.uids == set()
+        assert (await asked(world, 5))[1:] == ["WATCH 20", "LIST", "LIST", "WATCH 30"]
