@@ -98,11 +98,11 @@ def test_a_stricter_crd_still_takes_the_status_of_what_runs(api: Api) -> None:
 
         labelled = api.kubectl("label", name, "9lives", "team=vision")
         assert labelled.ok, labelled.text
-        mended = patch({"spec": {"suspend": False, "worker": {"replicas": 3}}})
+        mended = patch({"spec": {"captureLogs": False, "worker": {"replicas": 3}}})
         assert mended.ok, f"what is broken may be mended piece by piece: {mended.text}"
         answer = patch({"spec": {"sharedMemory": "more"}})
         refused(answer, "spec.sharedMemory", "more given: write auto or a size such as 8Gi")
-        refused(patch({"spec": {"suspend": True}}), "spec.suspend", "not in this version of DistTrainJob yet")
+        refused(patch({"spec": {"captureLogs": True}}), "spec.captureLogs", "not in this version of DistTrainJob yet")
 
 
 @pytest.fixture(scope="module")

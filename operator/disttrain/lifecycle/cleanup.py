@@ -17,7 +17,7 @@ def due(job: Job, pods: Sequence[PodView], endless: Collection[str] = ()) -> flo
     waits for the `endless` roles.
     """
     end = seconds(job.status.completion_time or job.metadata.creation_timestamp)
-    waits = job.status.state == "Succeeded" and not all(pod.ended for pod in pods if pod.role not in endless)
+    waits = job.status.state == "Succeeded" and not all(pod.terminal for pod in pods if pod.role not in endless)
     return end + job.spec.grace_seconds if waits else end
 
 

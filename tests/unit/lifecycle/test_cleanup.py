@@ -41,3 +41,10 @@ def test_who_goes(state: str, policy: str, keep: bool, later: float, gone: list[
 def test_no_grace_is_spent_when_all_have_ended() -> None:
     given = job({"cleanPods": "All"}, state="Succeeded", round=2, completionTime=stamp(NOW))
     assert cleanup.doomed(given, [ENDED, BROKE], NOW) == [ENDED, BROKE]
+
+
+def test_a_pod_whose_main_container_has_ended_may_come_to_its_end() -> None:
+    ending = pod(index=1, round_=2, exit_code=0)  # still Running: a sidecar, or the kubelet's next report will say
+    given = job(state="Succeeded", round=2, completionTime=stamp(NOW))
+    assert cleanup.doomed(given, [done(index=0, round_=2), ending], NOW) == []
+    assert cleanup.doomed(given, [done(index=0, round_=2), ending], NOW + 30) == [ending]
