@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
+from api.loop import UNIQUE, Client, Running, eventually, found
 from api.servers import Api, kube_server, kube_tool, local_server
 from disttrain.api import crd
+from disttrain.cluster.login import login
+from disttrain.cluster.transport import Transport
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +44,25 @@ def api(bare_api: Api) -> Api:
     """An API server that knows DistTrainJob."""
     bare_api.install(crd.definition())
     return bare_api
+
+
+@pytest_asyncio.fixture
+async def client(api: Api) -> AsyncIterator[Client]:
+    """Calls in a namespace of its own."""
+    async with Transport(login(str(api.kubeconfig))) as transport:
+        namespace = f"loop-{next(UNIQUE)}"
+        made = Client(transport, namespace, str(api.kubeconfig))
+        await made.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        if api.kind == "kube":
+            await eventually(lambda: found(made, f"{made.core}/serviceaccounts/default"))
+        yield made
+        for one in (await made.get(made.jobs))["items"]:
+            await made.delete(f"{made.jobs}/{one['metadata']['name']}")
+
+
+@pytest_asyncio.fixture
+async def operator(client: Client) -> AsyncIterator[Running]:
+    """An operator at work in that namespace."""
+    running = Running(client)
+    yield running
+    await running.end()
