@@ -385,7 +385,7 @@ class Progress(Base):
 class Status(Base):
     """What the operator has seen and done."""
 
-    state: Annotated[State, doc("The one word for where the job is.")] = "Pending"
+    state: Annotated[State, doc("The one word for where the job is.", extra={"filled": True})] = "Pending"
     message: Annotated[str, doc("The same in plain words.", max_length=4096)] = ""
     conditions: Annotated[
         list[Condition],
