@@ -33,7 +33,9 @@ def make_data() -> tuple[Array, Array]:
 
 
 def main(world: MPI.Intracomm) -> None:
-    parser = argparse.ArgumentParser(prog="disttrain_training.mpi.regression", description="Linear regression with MPI.")
+    parser = argparse.ArgumentParser(
+        prog="disttrain_training.mpi.regression", description="Linear regression with MPI."
+    )
     parser.add_argument("--steps", type=int, default=100, help="default: 100")
     parser.add_argument("--lr", type=float, default=0.5, help="default: 0.5")
     options = parser.parse_args()
