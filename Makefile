@@ -3,11 +3,14 @@
 PYTHON ?= python3
 # An index of PyTorch wheels for CPUs (PyTorch's installation page says where); empty: what pip is set up to use.
 TORCH_INDEX ?=
+# Stories of make simulate.
+SEEDS ?= 20000
 # The folder with cluster.py, which starts a real kube-apiserver; and bench.py. Beside the repository where not named.
 DISTTRAIN_KUBE ?= $(CURDIR)/../shared/kube
 BENCH ?= $(CURDIR)/../shared/bench/bench.py
 
 VENV := .venv
+TF_VENV := .venv-tensorflow
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := operator training tests
@@ -36,15 +39,23 @@ demo: $(VENV)/.base  ## Train examples/01-pytorch-digits.yaml on this machine, t
 
 .PHONY: test
 test: $(VENV)/.dev $(VENV)/.torch  ## Run all tests that need no Kubernetes
-	$(BIN)/pytest -n 2 -m "not kube"
+	$(BIN)/pytest -n 2 -m "not kube and not tensorflow"
 
 .PHONY: test-quick
 test-quick: $(VENV)/.dev $(VENV)/.torch  ## The same without those that take long
-	$(BIN)/pytest -n 2 -m "not kube and not slow"
+	$(BIN)/pytest -n 2 -m "not kube and not tensorflow and not slow"
+
+.PHONY: test-tensorflow
+test-tensorflow: $(VENV)/.dev $(TF_VENV)/.done  ## Train with TensorFlow on the one-machine cluster (its own environment, 1.8 GB)
+	DISTTRAIN_TF_PYTHON=$(CURDIR)/$(TF_VENV)/bin/python $(BIN)/pytest -m tensorflow
 
 .PHONY: test-kube
 test-kube: $(VENV)/.dev  ## Run the tests of the API's behaviour on a real kube-apiserver too (as root on Linux; DISTTRAIN_KUBE)
 	DISTTRAIN_KUBE=$(DISTTRAIN_KUBE) $(BIN)/pytest -m kube tests/api
+
+.PHONY: simulate
+simulate: $(VENV)/.dev  ## Simulate jobs at their worst: SEEDS stories, 20000 where not said
+	cd tests && ../$(BIN)/python -m simulation.simulate --seeds $(SEEDS)
 
 .PHONY: lint
 lint: $(VENV)/.dev  ## Check style and format
@@ -64,6 +75,9 @@ bench: $(VENV)/.bench  ## Measure the operator on a real kube-apiserver (five mi
 	cd tests/bench && ../../$(BIN)/python $(BENCH) run disttrain.yaml --tuned --set root=$(CURDIR) \
 		--kube "$$($(PYTHON) $(DISTTRAIN_KUBE)/cluster.py bin)" --scenarios CdDBAGEF
 
+.PHONY: venv-tensorflow
+venv-tensorflow: $(TF_VENV)/.done  ## An environment with TensorFlow for CPUs, in .venv-tensorflow
+
 ##@ Change it
 
 .PHONY: manifests
@@ -77,7 +91,7 @@ format: $(VENV)/.dev  ## Format the code
 
 .PHONY: clean
 clean:  ## Remove all that is not in git but what runs left behind
-	rm -rf $(VENV) build dist operator/*.egg-info training/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TF_VENV) build dist operator/*.egg-info training/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -114,4 +128,12 @@ $(VENV)/.torch: requirements/torch.txt | $(VENV)/.base
 		echo "minutes. TORCH_INDEX=<an index of PyTorch's wheels for CPUs> behind the same command avoids that."; \
 	fi
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements/torch.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	@touch $@
+
+$(TF_VENV)/.done: requirements/tensorflow.txt training/pyproject.toml | $(VENV)/.python
+	@[ -d $(TF_VENV) ] || echo "TensorFlow for CPUs is downloaded into $(TF_VENV): about 500 MB, and 1.8 GB on the disk."
+	$(PYTHON) -m venv $(TF_VENV)
+	$(TF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/tensorflow.txt
+	$(TF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check setuptools wheel
+	$(TF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e training
 	@touch $@
