@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -69,6 +70,16 @@ def test_wrong_types_read_as_absent(wrong: dict[str, Any]) -> None:
     assert progress.progress_of(wrong) == Progress()
 
 
+HUGE = "1" + "0" * 400
+
+
+def test_numbers_that_no_float_or_api_server_holds_read_as_absent() -> None:
+    found = progress.parse(f'{{"step": {HUGE}, "loss": {HUGE}, "result": {{"a": {HUGE}, "b": {2**63}, "c": 1}}}}')
+    assert found is not None
+    assert progress.progress_of(found) == Progress()
+    assert progress.result(found) == {"c": 1}
+
+
 @pytest.mark.parametrize(
     ("told", "words"),
     [
@@ -87,8 +98,24 @@ def test_result_is_bounded() -> None:
     assert progress.result({"result": {"sha": "ab", "list": [1]}}) == {"sha": "ab"}
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = ("step", "loss", "accuracy", "samplesPerSecond", "time", "checkpoint", "result")
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), JSON, min_size=1))
+def test_never_raises_whatever_a_field_holds(told: dict[str, Any]) -> None:
+    found = progress.parse("DISTTRAIN_PROGRESS " + json.dumps(told))
+    if found is not None:
+        progress.progress_of(found)
+        progress.result(found)
+
+
 @given(st.text())
-def test_never_raises(text: str) -> None:
+def test_never_raises_whatever_a_line_holds(text: str) -> None:
     for candidate in (text, "DISTTRAIN_PROGRESS " + text, "{" + text):
         found = progress.parse(candidate)
         if found is not None:

@@ -77,7 +77,12 @@ def result(found: dict[str, Any]) -> dict[str, Any]:
     numbers = {key: value for key in ("accuracy", "loss") if (value := _real(found.get(key))) is not None}
     more = found.get("result")
     if isinstance(more, dict):
-        more = {str(key): value for key, value in more.items() if isinstance(value, str | int | float | bool)}
+        # Integers beyond 64 bits are legal JSON, and no API server takes them.
+        more = {
+            key: value
+            for key, value in more.items()
+            if isinstance(value, str | float | bool) or (isinstance(value, int) and -(2**63) <= value < 2**63)
+        }
         if len(msgspec.json.encode(more)) <= MAX_RESULT:
             numbers.update(more)
     return numbers
@@ -100,6 +105,10 @@ def _whole(value: object) -> int:
 
 
 def _real(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # JSON's integers have no bound, and msgspec keeps them whole
+        return None
+    return number if math.isfinite(number) else None

@@ -83,6 +83,8 @@ class ProgressReader:
             followed.pause = SLOWEST
         except ApiError as error:
             log.debug("log of pod %s/%s: %s", followed.pod.namespace, followed.pod.name, error)
+        except Exception:  # a log holds whatever a user prints: that must not end the operator
+            log.exception("log of pod %s/%s: error of the operator", followed.pod.namespace, followed.pod.name)
         if self._followed.get(key) is not followed:
             return
         if progress is None:

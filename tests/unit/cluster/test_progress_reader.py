@@ -84,6 +84,19 @@ async def test_rights_that_are_missing_are_not_asked_for_again_soon(monkeypatch:
         await until(lambda: world.reader._followed[KEY].pause == progress.SLOWEST)
 
 
+async def test_an_error_over_one_log_ends_neither_the_reader_nor_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str) -> Progress:
+        raise OverflowError(text)
+
+    async with running() as world:
+        world.api.answers[LOG] = 'DISTTRAIN_PROGRESS {"step": 1}'
+        with monkeypatch.context() as patch:
+            patch.setattr(progress, "parse_progress", broken)
+            world.reader.follow(KEY, leader())
+            await until(lambda: world.reader._followed[KEY].pause > 0.002)
+        await until(lambda: world.found)
+
+
 async def test_another_leader_and_none() -> None:
     async with running() as world:
         world.api.answers[LOG] = 'DISTTRAIN_PROGRESS {"step": 1}'
