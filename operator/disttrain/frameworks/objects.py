@@ -211,8 +211,9 @@ def _avoid(spec: dict[str, Any], nodes: Sequence[str]) -> None:
         return
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
-    field = {"key": "metadata.name", "operator": "NotIn", "values": list(nodes)}
-    preferred.append({"weight": 100, "preference": {"matchFields": [field]}})
+    # One value a requirement is all that the API server takes of a field; those of one term hold together.
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    preferred.append({"weight": 100, "preference": {"matchFields": fields}})
 
 
 def _shared_memory(spec: dict[str, Any], size: str) -> None:

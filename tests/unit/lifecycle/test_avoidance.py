@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from jobs import job, settle
 
 from disttrain.lifecycle import avoidance
@@ -20,16 +21,19 @@ def test_twice_is_enough_and_evictions_do_not_count() -> None:
     assert avoidance.nodes(job(failures=FAILURES).status) == ["bad"]
 
 
-def test_the_next_pods_prefer_others() -> None:
-    given = job(failures=FAILURES, round=0)
+def not_on(node: str) -> dict[str, Any]:
+    return {"key": "metadata.name", "operator": "NotIn", "values": [node]}
+
+
+@pytest.mark.parametrize("bad", [["bad"], ["bad", "worse"]])
+def test_the_next_pods_prefer_others(bad: list[str]) -> None:
+    """The API server refuses a requirement on a field with several values."""
+    given = job(failures=[*FAILURES, *(failure(node) for node in bad for _ in range(2))], round=0)
     _, found = settle(given)
     affinity = found.create[0].manifest["spec"]["affinity"]["nodeAffinity"]
     assert affinity == {
         "preferredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "weight": 100,
-                "preference": {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["bad"]}]},
-            }
+            {"weight": 100, "preference": {"matchFields": [not_on(node) for node in bad]}}
         ]
     }
 
