@@ -13,7 +13,8 @@ VENV := .venv
 TF_VENV := .venv-tensorflow
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SOURCES := operator training tests
+SOURCES := operator training tests charts
+HELM := .tools/helm
 # Does a Python have all that the example trains with?
 CAN_TRAIN := import os, shutil, sys, torch, sklearn; \
 	sys.exit(not shutil.which("torchrun", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]))
@@ -38,7 +39,7 @@ demo: $(VENV)/.base  ## Train examples/01-pytorch-digits.yaml on this machine, t
 ##@ Check it
 
 .PHONY: test
-test: $(VENV)/.dev $(VENV)/.torch  ## Run all tests that need no Kubernetes
+test: $(VENV)/.dev $(VENV)/.torch $(HELM)  ## Run all tests that need no Kubernetes
 	$(BIN)/pytest -n 2 -m "not kube and not tensorflow"
 
 .PHONY: test-quick
@@ -50,8 +51,8 @@ test-tensorflow: $(VENV)/.dev $(TF_VENV)/.done  ## Train with TensorFlow on the 
 	DISTTRAIN_TF_PYTHON=$(CURDIR)/$(TF_VENV)/bin/python $(BIN)/pytest -m tensorflow
 
 .PHONY: test-kube
-test-kube: $(VENV)/.dev  ## Run the tests of the API's behaviour on a real kube-apiserver too (as root on Linux; DISTTRAIN_KUBE)
-	DISTTRAIN_KUBE=$(DISTTRAIN_KUBE) $(BIN)/pytest -m kube tests/api
+test-kube: $(VENV)/.dev $(HELM)  ## Run the tests of the API's behaviour on a real kube-apiserver too (as root on Linux; DISTTRAIN_KUBE)
+	DISTTRAIN_KUBE=$(DISTTRAIN_KUBE) $(BIN)/pytest -m kube tests/api tests/chart
 
 .PHONY: simulate
 simulate: $(VENV)/.dev  ## Simulate jobs at their worst: SEEDS stories, 20000 where not said
@@ -81,8 +82,12 @@ venv-tensorflow: $(TF_VENV)/.done  ## An environment with TensorFlow for CPUs, i
 ##@ Change it
 
 .PHONY: manifests
-manifests: $(VENV)/.base  ## Generate the CRD and the reference of fields from the types
+manifests: $(VENV)/.base  ## Generate the CRD, the chart's copy and the reference of fields from the types
 	$(BIN)/python -m disttrain.api .
+
+.PHONY: dist
+dist: manifests $(HELM)  ## Generate dist/install.yaml from the chart
+	$(BIN)/python charts/install.py $(HELM) >dist/install.yaml
 
 .PHONY: format
 format: $(VENV)/.dev  ## Format the code
@@ -117,6 +122,9 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.base
 	$(PIP) -r requirements/dev.txt
 	@touch $@
 
+$(HELM): tests/chart/helm.py | $(VENV)/.base
+	$(BIN)/python tests/chart/helm.py $@
+
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.base
 	$(PIP) -r requirements/bench.txt
 	@touch $@
@@ -133,7 +141,5 @@ $(VENV)/.torch: requirements/torch.txt | $(VENV)/.base
 $(TF_VENV)/.done: requirements/tensorflow.txt training/pyproject.toml | $(VENV)/.python
 	@[ -d $(TF_VENV) ] || echo "TensorFlow for CPUs is downloaded into $(TF_VENV): about 500 MB, and 1.8 GB on the disk."
 	$(PYTHON) -m venv $(TF_VENV)
-	$(TF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/tensorflow.txt
-	$(TF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check setuptools wheel
-	$(TF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e training
+	$(TF_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/tensorflow.txt -e training
 	@touch $@
