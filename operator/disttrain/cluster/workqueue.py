@@ -17,6 +17,8 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_RETRY = 0.2
 LAST_RETRY = 300.0
+OVERTAKEN = 64
+"""Entries that may lie in the heap beside as many as count, before it is swept."""
 
 
 class Closed(Exception):
@@ -64,7 +66,12 @@ class WorkQueue(Generic[K]):
         self._due[key] = at
         self._serial += 1
         heapq.heappush(self._heap, (at, self._serial, key))
-        if self._heap[0][2] == key:
+        if len(self._heap) > 2 * len(self._due) + OVERTAKEN:
+            # A key with an alarm far away leaves one behind each time that it is handled.
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+            self._arm()
+        elif self._heap[0][2] == key:
             self._arm()
 
     def retry(self, key: K) -> float:

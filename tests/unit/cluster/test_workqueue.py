@@ -135,6 +135,25 @@ def test_handling_a_key_ends_its_delay() -> None:
     on_fake_time(test)
 
 
+def test_a_far_alarm_is_kept_once_however_often_its_key_is_handled() -> None:
+    async def test(loop: Clock) -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add_after("other", 7 * 86_400)
+        for _ in range(5000):  # a job with a deadline in a week that reports progress now and then
+            queue.add("a")
+            assert await queue.get() == "a"
+            queue.add_after("a", 14 * 86_400)
+            queue.done("a")
+            loop.now += 30
+        assert len(queue._heap) < 200
+        await pass_time(loop, 7 * 86_400)
+        assert await queue.get() == "other"
+        await pass_time(loop, 7 * 86_400)
+        assert await queue.get() == "a"
+
+    on_fake_time(test)
+
+
 def test_back_off_doubles_and_ends() -> None:
     async def test(loop: Clock) -> None:
         queue: WorkQueue[str] = WorkQueue(jitter=lambda: 1.0)
