@@ -109,7 +109,9 @@ class Report(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no typ
         if stopping and trainer.step < trainer.of:
             trainer.stopped = True
             self.model.stop_training = True
-        trainer.loss = float((logs or {})["loss"])
+        trainer.loss = float((logs or {})["loss"])  # Keras' mean over this rank's epoch so far
+        if options.log_every and trainer.step % options.log_every == 0:
+            trainer.progress.say(f"step {trainer.step}/{trainer.of}  loss {trainer.loss:.9f}")
         trainer.progress.report(trainer.facts(self.done / (time.monotonic() - self.began)))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
