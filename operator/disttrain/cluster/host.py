@@ -168,6 +168,7 @@ class KopfHost:
                 registry=registry,
                 settings=settings(kopf, self._silence),
                 standalone=True,
+                identity="disttrain",  # else it asks for the user's name, which a container's user may lack
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,
             )

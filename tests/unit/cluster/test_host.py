@@ -136,6 +136,16 @@ async def test_lists_and_events_are_told_and_nothing_is_written() -> None:
         assert world.server.asked == {"GET"}
 
 
+async def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, whose user is a number."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    await test_lists_and_events_are_told_and_nothing_is_written()
+
+
 async def test_an_error_event_ends_kopf_and_not_us(caplog: pytest.LogCaptureFixture) -> None:
     async with running(Server([ERROR], [])) as world:
         await until(lambda: world.server.lists == 2)
