@@ -49,8 +49,8 @@ from .lifecycle import (
 from .lifecycle.view import View, slot_rounds
 
 ENDED = ("Succeeded", "Failed")
-FINAL_REFUSALS = frozenset({"InvalidSpec", "InvalidTemplate"})
-"""Reasons of `Accepted=False` that only a change of the spec can cure."""
+FINAL_REFUSAL = "InvalidTemplate"
+"""Reason of `Accepted=False` that only a change of the spec can cure. `InvalidSpec` is judged anew each time."""
 
 
 def reconcile(job: Job, seen: Seen, now: float, settings: Settings) -> Plan:
@@ -215,7 +215,7 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
     held = (
         accepted is not None
         and accepted.status == "False"
-        and accepted.reason in FINAL_REFUSALS
+        and accepted.reason == FINAL_REFUSAL
         and accepted.observed_generation == job.metadata.generation
     )
     final = refusal is not None and refusal.reason == "Invalid"
@@ -249,7 +249,7 @@ def _act(view: View, this_world: World, framework: Framework, refusal: Refusal |
     leader = view.current.get(view.leader)
     made_first: list[Manifest] = []
     if create and not view.launched:
-        made_first += [objects.service(job)] if job.status.round_cause == "Start" else []
+        made_first += [] if job.status.launched else [objects.service(job)]
         made_first += framework.objects(this_world)
     return Plan(
         objects=made_first,

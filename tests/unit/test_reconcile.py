@@ -356,6 +356,32 @@ def test_undecidable_processes_are_refused_in_words() -> None:
     assert given.status.world_size == 12
 
 
+def test_what_an_earlier_version_could_not_run_this_one_runs() -> None:
+    words = {"reason": "InvalidSpec", "message": "cannot read the job", "observedGeneration": 1}
+    _, found = settle(job(conditions=[{"type": "Accepted", "status": "False", **words}]))
+    assert len(found.create) == 3
+
+
+@pytest.mark.parametrize("change", ["resized", "suspended and resumed"])
+def test_a_round_after_one_that_never_came_up_makes_the_service_too(change: str) -> None:
+    given, _ = settle(job())  # written; then the Service is refused, by a quota say, and the user changes the job
+    workers = structs.replace(given.spec.worker, replicas=2)
+    if change == "resized":
+        given = structs.replace(given, spec=structs.replace(given.spec, worker=workers))
+    else:
+        given, _ = settle(structs.replace(given, spec=structs.replace(given.spec, suspend=True)))
+        given = structs.replace(given, spec=structs.replace(given.spec, suspend=False))
+    given, found = settle(given)
+    assert given.status.round == 2
+    assert [made["kind"] for made in found.objects] == ["Service"]
+
+
+def test_what_a_later_round_has_already_is_not_made_again() -> None:
+    _, found = settle(started(), failed(index=0), pod(index=1), pod(index=2))
+    assert found.create
+    assert not found.objects
+
+
 def test_owner_is_the_uid() -> None:
     _, found = settle(job())
     for made in [*found.objects, *(m.manifest for m in found.create)]:
