@@ -347,8 +347,8 @@ def _suspended(job: Job, pods: list[PodView], now: float) -> Plan:
 
 
 def _refused(job: Job, now: float, words: str) -> Plan:
-    """A spec that passed admission and yet cannot run."""
-    generation = job.metadata.generation
+    """A spec that passed admission and yet cannot run. `words` may hold any of the user's, of any length."""
+    words, generation = words[:1024], job.metadata.generation
     listed = conditions.put(job.status.conditions, "Accepted", "False", "InvalidSpec", words, now, generation)
     status = structs.replace(job.status, conditions=listed, message=words, observed_generation=generation)
     if status == job.status:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 from jobs import NOW, UID, done, failed, job, plan, pod, settle, started
 from msgspec import structs
 
 from disttrain.api.plan import Plan, Refusal
+from disttrain.api.pods import WirePod, view
 from disttrain.api.times import stamp
-from disttrain.api.types import Checkpoint, Job, Progress
+from disttrain.api.types import Checkpoint, Job, Progress, Status
 from disttrain.lifecycle import conditions
 
 
@@ -380,6 +384,40 @@ def test_what_a_later_round_has_already_is_not_made_again() -> None:
     _, found = settle(started(), failed(index=0), pod(index=1), pod(index=2))
     assert found.create
     assert not found.objects
+
+
+LONG = "x" * 9000
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"containerStatuses": [{"name": "train", "state": {"waiting": {"reason": "ErrImagePull", "message": LONG}}}]},
+        {"conditions": [{"type": "PodScheduled", "status": "False", "message": LONG}]},
+    ],
+    ids=["image", "scheduler"],
+)
+def test_messages_fit_into_the_status_whatever_the_cluster_says(status: dict[str, Any]) -> None:
+    """A status that the CRD refuses is never written, and what it decides never done."""
+    given, _ = settle(job({"startupDeadlineSeconds": 60}))
+    wire = {"metadata": {"name": "digits-worker-0"}, "spec": {"containers": [{"name": "train"}]}, "status": status}
+    told = view(msgspec.convert(wire, WirePod))
+    waits = pod(
+        phase="Pending", waiting=told.waiting, waiting_message=told.waiting_message, unscheduled=told.unscheduled
+    )
+    stalled = plan(given, waits, pod(index=1), pod(index=2)).status
+    ended = plan(given, waits, pod(index=1), pod(index=2), now=NOW + 60).commit
+    for found in (stalled, ended):
+        assert found is not None
+        assert "xxx" in found.message
+        msgspec.convert(msgspec.to_builtins(found), Status)  # the bounds of the types are the CRD's
+
+
+def test_a_refusal_of_the_spec_fits_into_the_status() -> None:
+    resources = {"limits": {"nvidia.com/gpu": LONG}}
+    found = plan(job({"template": {"spec": {"containers": [{"name": "t", "image": "i", "resources": resources}]}}}))
+    assert found.status is not None
+    msgspec.convert(msgspec.to_builtins(found.status), Status)
 
 
 def test_owner_is_the_uid() -> None:

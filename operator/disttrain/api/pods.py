@@ -27,8 +27,12 @@ class Slot(NamedTuple):
         return f"{self.role}-{self.number}"
 
 
+MAX_WORDS = 512
+"""Characters of a message that are kept: they reach the job's status, which is bounded."""
+
+
 class PodView(Struct, frozen=True, kw_only=True):
-    """One pod of a job. Times are seconds since 1970."""
+    """One pod of a job. Times are seconds since 1970, messages at most MAX_WORDS long."""
 
     namespace: str
     name: str
@@ -54,7 +58,7 @@ class PodView(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """The pod's own reason, such as Evicted."""
     message: str = ""
-    """The kubelet's words for it, at most 512 characters."""
+    """The kubelet's words for it."""
     disrupted: bool = False
     """Whether the DisruptionTarget condition is true: preempted, drained or evicted through the API."""
     unscheduled: str = ""
@@ -191,7 +195,7 @@ def view(pod: WirePod) -> PodView:
         elif condition.type == "DisruptionTarget":
             disrupted = condition.status == "True"
         elif condition.type == "PodScheduled" and condition.status == "False" and status.phase in ("", "Pending"):
-            unscheduled = condition.message or condition.reason
+            unscheduled = (condition.message or condition.reason)[:MAX_WORDS]
     owner = next((o.uid for o in meta.owner_references if o.controller), "")
     return PodView(
         namespace=meta.namespace,
@@ -211,11 +215,11 @@ def view(pod: WirePod) -> PodView:
         node=pod.spec.node_name,
         deletion=seconds(meta.deletion_timestamp) if meta.deletion_timestamp else None,
         reason=status.reason,
-        message=status.message[:512],
+        message=status.message[:MAX_WORDS],
         disrupted=disrupted,
         unscheduled=unscheduled,
         waiting=waiting.reason,
-        waiting_message=waiting.message,
+        waiting_message=waiting.message[:MAX_WORDS],
         exit_code=ended.exit_code if ended else None,
         signal=ended.signal if ended else None,
         exit_reason=ended.reason if ended else "",

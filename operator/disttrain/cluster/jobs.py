@@ -88,7 +88,7 @@ def broken_plan(job: BrokenJob, now: float) -> Plan:
     """Says in the status what cannot be read, and does nothing else. `now` is seconds since 1970."""
     if not job.ours or job.status.state in ("Succeeded", "Failed"):
         return Plan(finished=True)
-    words = f"this version of the operator cannot read the job: {job.words}"
+    words = f"this version of the operator cannot read the job: {job.words}"[:1024]
     old = next((one for one in job.status.conditions if one.type == "Accepted"), None)
     condition = Condition(
         type="Accepted",
