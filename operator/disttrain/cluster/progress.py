@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from ..api.pods import PodView
 from ..api.progress import parse_progress
 from ..api.types import Progress
@@ -99,4 +101,5 @@ class ProgressReader:
         path = f"/api/v1/namespaces/{quote(pod.namespace)}/pods/{quote(pod.name)}/log?{TAIL}"
         if pod.main:
             path += f"&container={quote(pod.main)}"
-        return parse_progress((await self._api.call("GET", path)).decode(errors="replace"))
+        told = parse_progress((await self._api.call("GET", path)).decode(errors="replace"))
+        return told and replace(told, round=pod.round)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from ..api.plan import Refusal
+from ..api.types import Framework
 from .view import View
 
 CURES = {
@@ -18,6 +21,15 @@ CURES = {
     "CrashLoopBackOff": "a container keeps failing; `kubectl logs` shows why",
 }
 """Reasons for which the kubelet keeps a container waiting, and what a person does about each."""
+
+
+TOGETHER: Mapping[Framework, str] = {
+    "pytorch": "start the script with torchrun, or let it read RANK and WORLD_SIZE",
+    "tensorflow": "use a strategy that reads TF_CONFIG, such as MultiWorkerMirroredStrategy",
+    "horovod": "start the script with horovodrun -np $(DISTTRAIN_WORLD_SIZE), or with disttrain-horovodrun",
+    "mpi": "leave -np out, so that mpirun fills all slots, or write $(DISTTRAIN_WORLD_SIZE)",
+}
+"""What makes one world of the processes of each framework."""
 
 
 class Stall(Struct, frozen=True):
@@ -41,13 +53,11 @@ def stall(view: View, refusal: Refusal | None) -> Stall | None:
             return Stall(pod.waiting, f"{pod.name} waits, {words}" + (f" ({cure})" if cure else ""))
         if pod.unscheduled:
             return Stall("Unschedulable", f"{pod.name} has no node: {pod.unscheduled}")
-    progress = view.progress
-    expected = view.job.status.world_size
-    mine = progress is not None and progress.round == view.job.status.round
-    if progress and mine and 0 < progress.world_size < expected:
+    progress, expected = view.progress, view.job.status.world_size
+    if progress and progress.round == view.rounds[view.leader] and 0 < progress.world_size < expected:
         return Stall(
             "TrainsAlone",
             f"the training sees a world of {progress.world_size}, the job has {expected}: the processes do not train "
-            "together. Start the script with torchrun, or let it read RANK and WORLD_SIZE.",
+            f"together; {TOGETHER[view.job.spec.framework]}",
         )
     return None

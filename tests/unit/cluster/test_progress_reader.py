@@ -48,7 +48,15 @@ async def test_reads_the_last_line_again_and_again() -> None:
         world.api.answers[LOG] = 'start\nDISTTRAIN_PROGRESS {"step": 1}\nDISTTRAIN_PROGRESS {"step": 2}\nmore\n'
         world.reader.follow(KEY, leader())
         await until(lambda: len(world.found) >= 2)
-        assert world.found[0] == (KEY, Progress(step=2))
+        assert world.found[0] == (KEY, Progress(step=2, round=1))
+
+
+async def test_progress_is_of_the_round_whose_pod_printed_it() -> None:
+    async with running() as world:
+        world.api.answers[LOG] = 'DISTTRAIN_PROGRESS {"step": 1, "round": 7}'
+        world.reader.follow(KEY, view(msgspec.convert(pod(labels={"disttrain.dev/round": "4"}), WirePod)))
+        await until(lambda: world.found)
+        assert world.found[0] == (KEY, Progress(step=1, round=4))
 
 
 async def test_asks_for_few_bytes_of_the_main_container() -> None:
