@@ -34,6 +34,12 @@ class Manifest:
         """The job's namespace."""
         return str(self.job["metadata"].get("namespace") or "default")
 
+    @property
+    def framework(self) -> object:
+        """`spec.framework` as written, which the API has not judged yet."""
+        spec = self.job.get("spec")
+        return spec.get("framework") if isinstance(spec, dict) else None
+
     def dump(self) -> str:
         """As YAML, the job last: what is applied, in that order."""
         return yaml.safe_dump_all([*self.others, self.job], sort_keys=False, allow_unicode=True)

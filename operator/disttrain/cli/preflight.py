@@ -1,4 +1,4 @@
-"""What can be seen before a run starts: a Python that lacks the packages that the job's command names."""
+"""What can be seen before a run starts: packages and programs that are missing and that the job's command names."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ INSTALL = {
     "tensorflow": "tensorflow",
     "tf_keras": "tf_keras",
     "sklearn": "scikit-learn",
+    "mpi4py": "mpi4py",
+    "horovod": "horovod (which images/horovod/build-wheel.sh of disttrain's repository builds)",
     "disttrain_training": "./training (from disttrain's repository)",
 }
 """Module -> what pip installs it from."""
@@ -46,9 +48,38 @@ def modules(words: Iterable[str]) -> list[str]:
             needed.append("disttrain_training")
         if word.startswith("disttrain_training.tensorflow"):
             needed += ["tensorflow", "tf_keras"]
-        if word.startswith(("disttrain_training.pytorch", "disttrain_training.tensorflow")):
+        if word.startswith("disttrain_training.mpi"):
+            needed.append("mpi4py")
+        if word.startswith("disttrain_training.horovod"):
+            needed += ["horovod", "torch"] if word.endswith("_torch") else ["horovod", "tensorflow", "tf_keras"]
+        if word.startswith(tuple(f"disttrain_training.{kind}" for kind in ("pytorch", "tensorflow", "horovod"))):
             needed.append("sklearn")  # whose digits it trains on
     return list(dict.fromkeys(needed))
+
+
+PROGRAMS = {
+    "ssh": "Debian's package openssh-client",
+    "sshd": "Debian's package openssh-server",
+    "mpirun": "Debian's package openmpi-bin",
+    "mpiexec": "Debian's package openmpi-bin, or mpich",
+    "horovodrun": "Horovod",
+    "disttrain-horovodrun": "disttrain-training (pip install ./training, from disttrain's repository)",
+}
+"""What MPI and Horovod jobs start, and what brings it."""
+
+
+def check_programs(python: Path, framework: object, words: Iterable[str]) -> None:
+    """Raises CliError where an MPI or Horovod job would find no sshd, or not what its command names."""
+    if framework not in ("mpi", "horovod"):
+        return
+    path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+    needed = ["ssh", "sshd", *(word for word in words if word in PROGRAMS)]
+    missing = [name for name in dict.fromkeys(needed) if shutil.which(name, path=path) is None]
+    if missing:
+        cures = "; ".join(f"{name} comes with {PROGRAMS[name]}" for name in missing)
+        raise CliError(
+            f"{framework} jobs on one machine run its own programs, and there is no {', '.join(missing)}: {cures}"
+        )
 
 
 def check(python: Path, words: Iterable[str]) -> None:

@@ -70,6 +70,7 @@ def command(options: argparse.Namespace) -> int:
         resumes = runs.shown(last.path)
     python = preflight.interpreter(options.python)
     preflight.check(python, manifests.words(manifest))
+    preflight.check_programs(python, manifest.framework, manifests.words(manifest))
     wanted = Wanted(
         manifest=manifest,
         python=python,

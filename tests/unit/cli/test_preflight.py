@@ -15,6 +15,11 @@ from disttrain.cli.console import CliError
     [
         ("torchrun -m disttrain_training.pytorch.train", ["torch", "disttrain_training", "sklearn"]),
         ("/opt/venv/bin/torchrun train.py", ["torch"]),
+        ("mpirun python -m disttrain_training.mpi.pi", ["disttrain_training", "mpi4py"]),
+        (
+            "horovodrun python -m disttrain_training.horovod.train_torch",
+            ["disttrain_training", "horovod", "torch", "sklearn"],
+        ),
         ("python -m torch.distributed.run train.py", ["torch"]),
         ("python train.py", []),
         ("sh -c echo torch", []),
@@ -22,6 +27,22 @@ from disttrain.cli.console import CliError
 )
 def test_what_a_command_needs(command: str, needed: list[str]) -> None:
     assert preflight.modules(command.split()) == needed
+
+
+def test_programs_of_mpi_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"ssh", "mpirun"}
+    monkeypatch.setattr("shutil.which", lambda name, path: name if name in found else None)
+    python = tmp_path / "python"
+    with pytest.raises(CliError) as error:
+        preflight.check_programs(python, "mpi", ["mpirun", "mpirun", "x"])
+    words = str(error.value)
+    assert "there is no sshd: sshd comes with Debian's package openssh-server" in words
+    assert "mpirun" not in words
+    found.add("sshd")
+    preflight.check_programs(python, "mpi", ["mpirun", "x"])
+    with pytest.raises(CliError, match=r"there is no disttrain-horovodrun: .*pip install \./training"):
+        preflight.check_programs(python, "horovod", ["disttrain-horovodrun", "x"])
+    preflight.check_programs(python, "pytorch", ["mpirun"])
 
 
 def test_a_python_without_torch_is_named_with_the_cure(tmp_path: Path) -> None:

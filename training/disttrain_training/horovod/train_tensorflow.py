@@ -173,14 +173,20 @@ class Trainer:
             _, round_, self.step = found
             self.saved = {"step": self.step, "round": round_}
 
-    def batches(self) -> Iterator[tuple[Any, Any, Any]]:
-        """This rank's share of each global batch, from where the training is to its end.
+    def dataset(self) -> Any:
+        """From where the training is to its end."""
+        step = self.step
+        kinds = (tf.TensorSpec([None, 8, 8, 1]), tf.TensorSpec([None], tf.int64), tf.TensorSpec([None]))
+        return tf.data.Dataset.from_generator(lambda: self.batches(step), output_signature=kinds).prefetch(2)
+
+    def batches(self, step: int) -> Iterator[tuple[Any, Any, Any]]:
+        """This rank's share of each global batch from a step on.
 
         Horovod averages gradients over the ranks. With weights of ranks over the global count, and losses summed, that
         average is the gradient of the mean over the global batch, also where the shares differ in size.
         """
         images, labels = channels_last(self.data.train_images), self.data.train_labels
-        first, done = divmod(self.step, self.epoch_steps)
+        first, done = divmod(step, self.epoch_steps)
         for epoch in range(first, self.options.epochs):
             start = done * self.options.global_batch_size if epoch == first else 0
             self.sampler.set_epoch(epoch, start=start)
@@ -192,7 +198,6 @@ class Trainer:
     def fit(self) -> int:
         """Train to the end, or until a stop is asked for. Returns the exit code."""
         options = self.options
-        kinds = (tf.TensorSpec([None, 8, 8, 1]), tf.TensorSpec([None], tf.int64), tf.TensorSpec([None]))
         callbacks = [
             # One rank's weights and optimizer for all, whatever each was seeded or loaded with.
             hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0),
@@ -208,14 +213,13 @@ class Trainer:
             )
             callbacks.insert(1, warmup)
         first, done = divmod(self.step, self.epoch_steps)
-        data = iter(tf.data.Dataset.from_generator(self.batches, output_signature=kinds).prefetch(tf.data.AUTOTUNE))
         if done:  # the rest of an epoch that was broken off
-            self.model.fit(data, epochs=first + 1, initial_epoch=first, steps_per_epoch=self.epoch_steps - done,
-                           callbacks=callbacks, verbose=0)  # fmt: skip
+            self.model.fit(self.dataset(), epochs=first + 1, initial_epoch=first,
+                           steps_per_epoch=self.epoch_steps - done, callbacks=callbacks, verbose=0)  # fmt: skip
             first += 1
         if not self.stopped and first < options.epochs:
-            self.model.fit(data, epochs=options.epochs, initial_epoch=first, steps_per_epoch=self.epoch_steps,
-                           callbacks=callbacks, verbose=0)  # fmt: skip
+            self.model.fit(self.dataset(), epochs=options.epochs, initial_epoch=first,
+                           steps_per_epoch=self.epoch_steps, callbacks=callbacks, verbose=0)  # fmt: skip
         if self.stopped:
             self.progress.say(f"asked to stop: ended after step {self.step}/{self.of}")
             return self.stop.exit_code
