@@ -15,6 +15,8 @@ from ..checkpoint import Claim
 from ..shutdown import Refused
 
 _NAME = re.compile(r"r(\d{6,})-s-(\d+)\.index")
+DAMAGED = (tf.errors.OpError, ValueError, IndexError, RuntimeError)
+"""What TensorFlow raises for a checkpoint that is cut short, altered or gone."""
 KERAS_BACKUP = "chief"
 """The folder into which Keras' BackupAndRestore writes its one checkpoint."""
 
@@ -47,15 +49,24 @@ def restore_newest(model: Any, folders: Sequence[Path]) -> tuple[int, int, int] 
     for index, folder in enumerate(folders):
         for round_, step in found(folder):
             try:
-                restore(model, folder, round_, step)
-                return index, round_, step
-            except (tf.errors.OpError, ValueError) as error:
+                check(path(folder, round_, step))
+            except DAMAGED as error:
                 print(f"checkpoint {path(folder, round_, step)} is passed over: {error}", flush=True)
+                continue
+            restore(model, folder, round_, step)
+            return index, round_, step
     return None
 
 
+def check(checkpoint: str) -> None:
+    """Reads all of it, which compares checksums, before anything is changed by a part of it. Raises one of DAMAGED."""
+    reader = tf.train.load_checkpoint(checkpoint)
+    for name in reader.get_variable_to_shape_map():
+        reader.get_tensor(name)
+
+
 def restore(model: Any, folder: Path, round_: int, step: int) -> None:
-    """Raises tf.errors.OpError where it is damaged, AssertionError where it is of another model."""
+    """Raises AssertionError where it is of another model."""
     status = tf.train.Checkpoint(model=model).restore(path(folder, round_, step))
     status.assert_existing_objects_matched()
 

@@ -41,8 +41,9 @@ def evaluate(options: Options) -> int:
         newest = _newest(options.checkpoint_dir)
         if newest and newest != seen:
             try:
+                checkpoints.check(newest)
                 tf.train.Checkpoint(model=network).restore(newest).expect_partial()
-            except (tf.errors.OpError, ValueError) as error:  # deleted meanwhile, or being written
+            except checkpoints.DAMAGED as error:  # deleted meanwhile, or being written
                 print(f"{newest} cannot be read: {error}", flush=True)
             else:
                 seen = newest
