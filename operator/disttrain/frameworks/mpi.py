@@ -23,6 +23,11 @@ from .objects import template
 HOSTFILE = f"{ssh.FOLDER}/hostfile"
 DISCOVERY_SCRIPT = f"{ssh.FOLDER}/discover_hosts.sh"
 SSH_ARGUMENTS = f"-F {ssh.CONFIG}"
+INTERFACE = {"Intel": "I_MPI_HYDRA_IFACE", "MPICH": "HYDRA_IFACE"}
+"""mpiexec gives its processes the host name to call it back, which is short and resolves in its own pod only; told an
+interface, it gives that one's address."""
+POD_INTERFACE = "eth0"
+"""What container network plug-ins call a pod's interface. With the node's network, host names are the nodes' own."""
 
 
 class MPI(Framework):
@@ -92,13 +97,15 @@ class MPI(Framework):
         }
 
     def defaults(self, world: World, slot: Slot) -> Mapping[str, str]:
-        """Leave for Open MPI to run as root, and no GPU for a launcher that asks for none: the NVIDIA runtime would
-        show it all of the node's."""
+        """Leave for Open MPI to run as root, the interface by which Hydra's processes call its mpiexec back, and no GPU
+        for a launcher that asks for none: the NVIDIA runtime would show it all of the node's."""
         job, found = world.job, dict[str, str]()
         spec = template(job, slot.role).get("spec") or {}
         if settings(job).implementation == "OpenMPI" and ssh.may_be_root(spec):
             for prefix in ("OMPI", "PRTE"):
                 found |= {f"{prefix}_ALLOW_RUN_AS_ROOT": "1", f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        if not world.shared and (name := INTERFACE.get(settings(job).implementation)):
+            found[name] = POD_INTERFACE
         if slot.role == "launcher" and slot.role not in self.trains(job):
             main = (spec.get("containers") or [{}])[0]
             if _shares_template(job, "launcher") or not accelerators(main):

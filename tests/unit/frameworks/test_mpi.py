@@ -126,6 +126,7 @@ AS_ROOT = {
                 "I_MPI_HYDRA_BOOTSTRAP": "ssh",
                 "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": "-F /etc/disttrain/ssh_config",
                 "I_MPI_PERHOST": "1",
+                "I_MPI_HYDRA_IFACE": "eth0",
             },
         ),
         (
@@ -137,6 +138,7 @@ AS_ROOT = {
                 "HYDRA_HOST_FILE": "/etc/disttrain/hostfile",
                 "HYDRA_LAUNCHER": "ssh",
                 "HYDRA_LAUNCHER_EXTRA_ARGS": "-F /etc/disttrain/ssh_config",
+                "HYDRA_IFACE": "eth0",
             },
         ),
         (
@@ -148,6 +150,11 @@ AS_ROOT = {
 )
 def test_environment(spec: dict[str, Any], slot: Slot, expected: dict[str, str]) -> None:
     assert env(make(**{"framework": "mpi", **spec}), slot) == COMMON | expected
+
+
+def test_with_shared_addresses_the_interface_is_left_to_others() -> None:
+    assert "HYDRA_IFACE" not in env(make(host=True, mpi={"implementation": "MPICH"}), LAUNCHER)
+    assert "HYDRA_IFACE" not in env(make(network="Host", mpi={"implementation": "MPICH"}), LAUNCHER)
 
 
 def test_names_that_must_agree_are_reserved() -> None:
