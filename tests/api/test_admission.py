@@ -48,6 +48,11 @@ BAD: dict[str, tuple[Manifest, str, str]] = {
     "unknown framework": (job(framework="jax"), "spec.framework", 'Unsupported value: "jax"'),
     "framework in another case": (job(framework="PyTorch"), "spec.framework", 'Unsupported value: "PyTorch"'),
     "framework in other letters": (job(framework="рytorch"), "spec.framework", 'Unsupported value: "рytorch"'),
+    "all workers that serve a chief": (
+        job(framework="tensorflow", chief={}, ps={"replicas": 1}, success="AllWorkers"),
+        "spec.success",
+        "AllWorkers given, but beside a chief and parameter servers the workers serve until the chief has ended",
+    ),
     "framework as a list": (job(framework=["pytorch"]), "spec.framework", "must be of type string"),
     # Names
     "name begins with a digit": (job("9lives"), "metadata.name", "9lives cannot be the name of a Service"),
@@ -318,6 +323,7 @@ GOOD: dict[str, Manifest] = {
     "shared memory": job(sharedMemory="1.5Gi"),
     "the host's network": job(network="Host", debug=True, success="AllWorkers", cleanPods="None"),
     "an mpi job": job(framework="mpi"),
+    "all workers of a chief": job(framework="tensorflow", chief={}, success="AllWorkers"),
     "a tensorflow job with all roles": job(framework="tensorflow", chief={}, ps={"replicas": 2}, evaluator={}),
     "a horovod job with all of mpi": job(
         framework="horovod",

@@ -118,6 +118,16 @@ def _worker() -> list[Rule]:
             ),
         ),
         Rule(
+            at="spec",
+            holds=f"({_no_pods('ps')}) || ({_no_pods('chief')}) || self.success == 'Leader'",
+            field=".success",
+            message=says(
+                "%s given, but beside a chief and parameter servers the workers serve until the chief has ended: "
+                "leave it out",
+                "self.success",
+            ),
+        ),
+        Rule(
             at="spec.elastic",
             holds="self.minReplicas <= self.maxReplicas",
             field=".minReplicas",
