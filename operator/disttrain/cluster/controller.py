@@ -55,8 +55,8 @@ LAST_RETRY = {"Invalid": 600.0, "Forbidden": 300.0, "NameTaken": 300.0, "Predece
 class Follower(Protocol):
     """Reads the progress of jobs (see `progress`)."""
 
-    def follow(self, key: Key, pod: PodView | None) -> None:
-        """Reads this pod's log from now on; None: no log of the job."""
+    def follow(self, key: Key, pod: PodView | None, deadline: float | None = None) -> None:
+        """Reads this pod's log from now on, several times within `deadline` seconds; None: no log of the job."""
 
 
 class Recorder(Protocol):
@@ -160,6 +160,8 @@ class Controller:
             self._take(record, job)
             self._queue.add_after(key, 0.0 if new_spec or dying else LAZY)
         elif record is None or version(record.job) < version(job):
+            if record is not None:
+                self._follow(key, None)  # what its predecessor's leader prints is no news of this one
             self.jobs[key] = Record(job)
             self._queue.add(key)
 
@@ -259,9 +261,9 @@ class Controller:
             self._queue.drop(key)
             self._follow(key, None)
 
-    def _follow(self, key: Key, pod: PodView | None) -> None:
+    def _follow(self, key: Key, pod: PodView | None, deadline: float | None = None) -> None:
         if self.follower is not None:
-            self.follower.follow(key, pod)
+            self.follower.follow(key, pod, deadline)
 
     # ---------------------------------------------------------------------------------------- what is done
 
@@ -416,7 +418,8 @@ class Controller:
 
     async def _settle(self, key: Key, record: Record, plan: Plan) -> None:
         """Writes down what holds, unless it can wait. Raises ApiError."""
-        self._follow(key, plan.read_progress)
+        deadline = None if isinstance(record.job, BrokenJob) else record.job.spec.progress_deadline_seconds
+        self._follow(key, plan.read_progress, deadline)
         if plan.wake is not None:
             self._queue.add_after(key, max(plan.wake - self._now(), 0.05))
         if plan.status is not None:

@@ -25,14 +25,17 @@ TAIL = "tailLines=40&limitBytes=16384"
 AT_ONCE = 4
 SLOWEST = 600.0
 """Most seconds between two looks at a log in which nothing new is said."""
+LOOKS = 4
+"""Looks at a log within `progressDeadlineSeconds`: silence that nobody listened to must not pass for a standstill."""
 
 
 class _Followed:
-    __slots__ = ("container", "pause", "pod")
+    __slots__ = ("pause", "pod", "slowest")
 
-    def __init__(self, pod: PodView, pause: float) -> None:
+    def __init__(self, pod: PodView, pause: float, slowest: float) -> None:
         self.pod = pod
-        self.pause = pause
+        self.pause = min(pause, slowest)
+        self.slowest = slowest
 
 
 class ProgressReader:
@@ -45,16 +48,20 @@ class ProgressReader:
         self._queue: WorkQueue[Key] = WorkQueue()
         self._followed: dict[Key, _Followed] = {}
 
-    def follow(self, key: Key, pod: PodView | None) -> None:
-        """Reads this pod's log from now on; None: no log of the job."""
+    def follow(self, key: Key, pod: PodView | None, deadline: float | None = None) -> None:
+        """Reads this pod's log from now on, several times within `deadline` seconds; None: no log of the job."""
+        slowest = SLOWEST if deadline is None else min(deadline / LOOKS, SLOWEST)
         known = self._followed.get(key)
         if pod is None:
             if known is not None:
                 del self._followed[key]
                 self._queue.drop(key)
         elif known is None or known.pod.uid != pod.uid:
-            self._followed[key] = _Followed(pod, self._seconds)
-            self._queue.add_after(key, self._seconds * random.uniform(0.5, 1.5))
+            self._followed[key] = followed = _Followed(pod, self._seconds, slowest)
+            self._queue.add_after(key, followed.pause * random.uniform(0.5, 1.5))
+        elif known.slowest != slowest:
+            known.slowest = slowest
+            self._queue.add_after(key, min(known.pause, slowest))
 
     async def run(self) -> None:
         """Reads until cancelled."""
@@ -82,7 +89,7 @@ class ProgressReader:
             progress = await self.read(followed.pod)
         except Forbidden as error:
             log.debug("logs of job %s/%s may not be read: %s", *key, error)
-            followed.pause = SLOWEST
+            followed.pause = followed.slowest
         except ApiError as error:
             log.debug("log of pod %s/%s: %s", followed.pod.namespace, followed.pod.name, error)
         except Exception:  # a log holds whatever a user prints: that must not end the operator
@@ -90,9 +97,9 @@ class ProgressReader:
         if self._followed.get(key) is not followed:
             return
         if progress is None:
-            followed.pause = min(followed.pause * 2, SLOWEST)
+            followed.pause = min(followed.pause * 2, followed.slowest)
         else:
-            followed.pause = self._seconds
+            followed.pause = min(self._seconds, followed.slowest)
             self._progressed(key, progress)
         self._queue.add_after(key, followed.pause * random.uniform(0.8, 1.2))
 

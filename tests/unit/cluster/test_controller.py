@@ -660,9 +660,11 @@ async def test_progress_is_handed_to_the_core() -> None:
 class Follower:
     def __init__(self) -> None:
         self.followed: list[str | None] = []
+        self.deadlines: list[float | None] = []
 
-    def follow(self, key: Key, pod: PodView | None) -> None:
+    def follow(self, key: Key, pod: PodView | None, deadline: float | None = None) -> None:
         self.followed.append(pod.name if pod else None)
+        self.deadlines.append(deadline)
 
 
 async def test_the_leader_is_followed_while_the_plan_says_so() -> None:
@@ -673,11 +675,22 @@ async def test_the_leader_is_followed_while_the_plan_says_so() -> None:
 
     async with loop_of(core) as loop:
         loop.controller.follower = follower
+        loop.stored["spec"]["progressDeadlineSeconds"] = 600
         loop.add(pod())
         await loop.run()
         loop.cache.remove(loop.cache.of(UID)[0], 1000)
         await until(lambda: follower.followed[-1] is None)
         assert follower.followed[0] == "digits-worker-0"
+        assert follower.deadlines[0] == 600
+
+
+async def test_a_job_made_anew_is_not_told_what_its_predecessor_printed() -> None:
+    follower = Follower()
+    loop = Loop(lambda job, seen: Plan())
+    loop.controller.follower = follower
+    loop.controller.observe(convert_job(loop.stored))
+    loop.controller.observe(convert_job(loop.api.add(JOB, job(uid="another"))))
+    assert follower.followed == [None]
 
 
 async def test_resync_drops_what_is_gone_and_brings_what_was_missed() -> None:

@@ -82,6 +82,29 @@ async def test_a_log_that_says_nothing_is_read_ever_more_rarely() -> None:
         await until(lambda: world.reader._followed[KEY].pause == 0.002)
 
 
+@pytest.mark.parametrize("silence", [True, False], ids=["nothing said", "no rights"])
+async def test_a_log_is_read_often_enough_for_the_jobs_deadline(silence: bool) -> None:
+    def refuse(call: str) -> None:
+        if not silence:
+            raise Forbidden(403, "Forbidden", "cannot get resource pods/log")
+
+    async with running() as world:
+        world.api.answers[LOG] = "nothing\n"
+        world.api.before = refuse
+        world.reader.follow(KEY, leader(), 0.04)
+        await until(lambda: world.reader._followed[KEY].pause > 0.002)
+        await until(lambda: len(world.api.calls) > 10)
+        assert world.reader._followed[KEY].pause == 0.01
+        world.reader.follow(KEY, leader(), None)  # the deadline was taken back
+        await until(lambda: world.reader._followed[KEY].pause > 0.01)
+
+
+async def test_a_deadline_shorter_than_the_pace_sets_the_pace() -> None:
+    world = World(30)
+    world.reader.follow(KEY, leader(), 60)
+    assert world.reader._followed[KEY].pause == 15
+
+
 async def test_rights_that_are_missing_are_not_asked_for_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(call: str) -> None:
         raise Forbidden(403, "Forbidden", "cannot get resource pods/log")
