@@ -123,7 +123,7 @@ class Operator:
             self.informer.cache,
             self.queue,
             core,
-            Settings(allot_ports=options.allot_ports),
+            Settings(allot_ports=options.allot_ports, reads_progress=options.progress_seconds > 0),
             recorder=self.recorder,
             meter=self.metrics,
             now=time.time,

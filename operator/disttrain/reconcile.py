@@ -80,13 +80,23 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
         if job.spec.suspend:
             return _suspended(job, pods, now)
         cause: RoundCause = "Resume" if status.round else "Start"
-        return _begin(job, seen, now, framework, cause=cause, message="The job goes on.")
+        advice = [] if status.round else _advice(job, framework, settings)
+        return _begin(job, seen, now, framework, cause=cause, message="The job goes on.", extra=advice)
     if not status.round:
         # A status that was wiped while pods ran: their round goes on.
-        return _begin(job, seen, now, framework, cause="Start", round_=max(newest, 1), message="The job starts.")
+        return _begin(
+            job,
+            seen,
+            now,
+            framework,
+            cause="Start",
+            round_=max(newest, 1),
+            message="The job starts.",
+            extra=_advice(job, framework, settings),
+        )
     sizes = world.wanted(job, framework)
     places = world.slots(resize.committed(job, sizes), framework)
-    view = _view(job, seen, places, pods, now)
+    view = _view(job, seen, places, pods, now, settings)
     if won := success.reached(view):
         done = structs.replace(job, status=_counted(view))
         end = transitions.end(done, now, "Succeeded", "Succeeded", f"The job has succeeded: {won}.")
@@ -117,7 +127,7 @@ def _going(job: Job, pods: list[PodView], seen: Seen, now: float, framework: Fra
     return _act(view, this_world, framework, seen.refusal)
 
 
-def _view(job: Job, seen: Seen, places: list[Slot], pods: Sequence[PodView], now: float) -> View:
+def _view(job: Job, seen: Seen, places: list[Slot], pods: Sequence[PodView], now: float, settings: Settings) -> View:
     rounds = slot_rounds(job, places)
     current = {pod.slot: pod for pod in pods if rounds.get(pod.slot) == pod.round}
     departed = {
@@ -135,6 +145,7 @@ def _view(job: Job, seen: Seen, places: list[Slot], pods: Sequence[PodView], now
         departed=departed,
         old=[pod for pod in pods if pod.uid not in kept],
         progress=seen.progress or job.status.progress,
+        reads_progress=settings.reads_progress,
     )
 
 
@@ -158,6 +169,7 @@ def _begin(
     message: str,
     round_: int | None = None,
     stay: Mapping[Slot, int] | None = None,
+    extra: Sequence[Event] = (),
 ) -> Plan:
     """Begins a round at the size that the spec asks for. The slots in `stay` keep their pods, of the rounds given."""
     places = world.slots(world.wanted(job, framework), framework)
@@ -172,13 +184,19 @@ def _begin(
         world_size=total,
         message=message,
     )
-    extra: list[Event] = []
-    if not job.status.round:
-        extra = [Event(reason="FixedFlag", message=words, warning=True) for words in framework.warnings(job)]
-        if job.spec.checkpoints is None and job.spec.restart.limit:
-            words = "spec.checkpoints is not set: after a restart or a resize the training begins at step 0."
-            extra.append(Event(reason="NoCheckpoints", message=words))
     return _commit(job, transitions.with_progress(status, seen.progress, now), extra)
+
+
+def _advice(job: Job, framework: Framework, settings: Settings) -> list[Event]:
+    """What is told once, as the job starts."""
+    told = [Event(reason="FixedFlag", message=words, warning=True) for words in framework.warnings(job)]
+    if job.spec.checkpoints is None and job.spec.restart.limit:
+        words = "spec.checkpoints is not set: after a restart or a resize the training begins at step 0."
+        told.append(Event(reason="NoCheckpoints", message=words))
+    if job.spec.progress_deadline_seconds is not None and not settings.reads_progress:
+        words = "spec.progressDeadlineSeconds has no effect: this operator reads no logs (--progress-seconds is 0)."
+        told.append(Event(reason="ProgressNotRead", message=words, warning=True))
+    return told
 
 
 def _lost(view: View, verdict: restart.Verdict, seen: Seen, framework: Framework) -> Plan:

@@ -23,6 +23,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     allot_ports: bool = False
     """Give every job ports of its own also under `network: Pod`: several pods share one machine's addresses."""
+    reads_progress: bool = True
+    """Whether the leaders' logs are read: without that, no progress is no sign of a standstill."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

@@ -39,10 +39,12 @@ def startup_due(view: View) -> float | None:
 
 
 def progress_due(view: View) -> float | None:
-    """When `progressDeadlineSeconds` is over; None while not all pods run."""
+    """When `progressDeadlineSeconds` is over; None while not all pods run, or none is to be expected of the leader."""
     limit, status = view.job.spec.progress_deadline_seconds, view.job.status
     running = conditions.get(status, "Running")
     if limit is None or running is None or running.status != "True":
+        return None
+    if not view.reads_progress or view.leader in view.completed:
         return None
     if further(status.progress, view.progress):
         return view.now + limit

@@ -30,6 +30,8 @@ class View(Struct, frozen=True, kw_only=True, dict=True):
     """Pods of earlier rounds, or of slots that are no more."""
     progress: Progress | None = None
     """The newest progress known, from the log or the status."""
+    reads_progress: bool = True
+    """Whether there is news of it while the training runs."""
 
     @property
     def leader(self) -> Slot:

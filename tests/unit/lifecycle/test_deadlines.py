@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from jobs import NOW, job, plan, pod, settle, started
+from jobs import NOW, done, job, plan, pod, settle, started
 from msgspec import structs
 
+from disttrain.api.plan import Seen, Settings
 from disttrain.api.times import stamp
 from disttrain.api.types import Progress
 from disttrain.lifecycle import conditions
+from disttrain.reconcile import reconcile
 
 PODS = [pod(index=i) for i in range(3)]
 PENDING = [pod(index=i, phase="Pending", ready=False, unscheduled="0/3 nodes have room") for i in range(3)]
@@ -64,6 +66,22 @@ def test_progress_deadline_restarts_at_a_charge() -> None:
     assert found.commit is not None
     assert (found.commit.state, found.commit.restarts) == ("Restarting", 1)
     assert found.commit.message.startswith("The training made no progress for progressDeadlineSeconds; restart 1 of 3")
+
+
+def test_a_leader_that_has_finished_makes_no_progress_and_need_not() -> None:
+    given = started({"success": "AllWorkers", "progressDeadlineSeconds": 100})
+    assert plan(given, done(index=0), *PODS[1:], now=NOW + 1000).commit is None
+
+
+def test_progress_that_nobody_reads_is_not_missed() -> None:
+    asked = job({"progressDeadlineSeconds": 100})
+    deaf = Settings(reads_progress=False)
+    begun = reconcile(asked, Seen(), NOW, deaf)
+    assert [event.reason for event in begun.events if event.warning] == ["ProgressNotRead"]
+    assert [event.reason for event in plan(asked).events if event.warning] == []
+    given = started({"progressDeadlineSeconds": 100})
+    assert plan(given, *PODS, now=NOW + 1000).commit is not None
+    assert reconcile(given, Seen(pods=PODS), NOW + 1000, deaf).commit is None
 
 
 @pytest.mark.parametrize("field", ["activeDeadlineSeconds", "startupDeadlineSeconds", "progressDeadlineSeconds"])
