@@ -10,7 +10,11 @@ from . import crd, reference
 
 def generated() -> dict[str, str]:
     """Path below the repository's root -> content."""
-    return {f"crds/{crd.FILE}": crd.manifest(), "docs/reference.md": reference.markdown()}
+    return {
+        f"crds/{crd.FILE}": crd.manifest(),
+        "charts/disttrain/files/crd.yaml": crd.manifest({"helm.sh/resource-policy": "keep"}),
+        "docs/reference.md": reference.markdown(),
+    }
 
 
 def main() -> None:

@@ -90,7 +90,10 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def manifest() -> str:
+def manifest(annotations: dict[str, str] | None = None) -> str:
     """The definition as the YAML that is committed."""
-    text = yaml.dump(definition(), Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
+    whole = definition()
+    if annotations:
+        whole["metadata"]["annotations"] = annotations
+    text = yaml.dump(whole, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
     return f"# Generated from operator/disttrain/api/types.py by `make manifests`: do not edit.\n{text}"
