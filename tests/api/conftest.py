@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
 
-from api.loop import UNIQUE, Client, Running, eventually, found
+from api.loop import Client, Running, eventually, found
 from api.servers import Api, kube_server, kube_tool, local_server
 from disttrain.api import crd
 from disttrain.cluster.login import login
@@ -50,14 +51,14 @@ def api(bare_api: Api) -> Api:
 async def client(api: Api) -> AsyncIterator[Client]:
     """Calls in a namespace of its own."""
     async with Transport(login(str(api.kubeconfig))) as transport:
-        namespace = f"loop-{next(UNIQUE)}"
+        namespace = f"loop-{secrets.token_hex(4)}"
         made = Client(transport, namespace, str(api.kubeconfig))
         await made.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
         if api.kind == "kube":
             await eventually(lambda: found(made, f"{made.core}/serviceaccounts/default"))
         yield made
-        for one in (await made.get(made.jobs))["items"]:
-            await made.delete(f"{made.jobs}/{one['metadata']['name']}")
+        if await found(made, f"/api/v1/namespaces/{namespace}"):
+            await made.delete(f"/api/v1/namespaces/{namespace}")
 
 
 @pytest_asyncio.fixture

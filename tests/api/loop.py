@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,7 +14,6 @@ from disttrain.cluster.transport import MERGE, Transport
 from disttrain.main import Operator, Options
 
 JOBS = "/apis/disttrain.dev/v1alpha1/namespaces/{}/disttrainjobs"
-UNIQUE = itertools.count(1)
 
 
 class Client:

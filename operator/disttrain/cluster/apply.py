@@ -69,6 +69,7 @@ _owned = msgspec.json.Decoder(_Owned).decode
 
 WORDS = (
     ("exceeded quota", "QuotaExceeded"),
+    ("failed quota", "QuotaExceeded"),
     ("violates PodSecurity", "PodSecurity"),
     ("error looking up service account", "ServiceAccountMissing"),
     ("no PriorityClass with name", "PriorityClassMissing"),
@@ -79,6 +80,8 @@ WORDS = (
     ("ValidatingAdmissionPolicy", "AdmissionDenied"),
 )
 """What a refusal's words contain, and the condition's reason for it; first match first."""
+ADMISSION = ("admission webhook", "ValidatingAdmissionPolicy")
+"""Words of admission that a platform team adds: whatever code it answers with, it may change its mind."""
 
 
 def judge(error: Refused, kind: str, name: str) -> Exception:
@@ -89,7 +92,7 @@ def judge(error: Refused, kind: str, name: str) -> Exception:
         if "being terminated" in words:
             return NamespaceEnds(words)
         word = next((word for part, word in WORDS if part in words), "Forbidden")
-    elif isinstance(error, Invalid) and "admission webhook" in words:
+    elif isinstance(error, Invalid) and any(part in words for part in ADMISSION):
         word = "AdmissionDenied"
     elif isinstance(error, Invalid):
         reason, word = "Invalid", "InvalidTemplate"

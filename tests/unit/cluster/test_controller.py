@@ -185,6 +185,8 @@ async def test_a_refused_first_pod_is_the_only_one() -> None:
         ('pods "x" is forbidden: pod rejected: RuntimeClass "gvisor" not found', "RuntimeClassMissing"),
         ('pods "x" is forbidden: maximum cpu usage per Pod is 1, but limit is 2', "LimitRange"),
         ('admission webhook "policy" denied the request: no', "AdmissionDenied"),
+        ('pods "x" is forbidden: failed quota: small: must specify limits.cpu', "QuotaExceeded"),
+        ("pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request", "AdmissionDenied"),
         ('pods "x" is forbidden: User "op" cannot create resource "pods"', "Forbidden"),
     ],
 )
@@ -208,6 +210,20 @@ async def test_what_others_can_repair_is_said_and_tried_again(words: str, word: 
         await loop.run()
         assert loop.seen[-1].refusal is None
         assert len(loop.cache.of(UID)) == 3
+
+
+@pytest.mark.parametrize("who", ['admission webhook "policy" denied', "ValidatingAdmissionPolicy 'p' denied request"])
+async def test_admission_may_change_its_mind_whatever_code_it_answers_with(who: str) -> None:
+    def refuse(call: str) -> None:
+        if call.startswith("POST pods/"):
+            raise Invalid(422, "Invalid", f'pods "x" is forbidden: {who}: no')
+
+    async with loop_of(gang) as loop:
+        loop.api.before = refuse
+        await loop.run()
+        refusal = loop.seen[-1].refusal
+        assert refusal is not None
+        assert (refusal.reason, refusal.word) == ("Forbidden", "AdmissionDenied")
 
 
 async def test_refusals_come_at_growing_intervals() -> None:
