@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from disttrain.api.constants import LABEL_JOB
 from disttrain.local.client import ApiError, Change, Client, insist
 from disttrain.local.kubelet import hosts, node, sandbox, status
 from disttrain.local.kubelet.hosts import Peer
@@ -30,7 +31,6 @@ from disttrain.local.kubelet.report import delete_object, path_of
 Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
-_JOB_LABEL = "disttrain.dev/job"
 _REPORT_SECONDS = 10.0  # for the last reports, when the kubelet stops
 _CONFIG = ("configmaps", "secrets", "services")
 
@@ -283,14 +283,14 @@ class Kubelet:
 
     def _pods_of_job(self, pod: Json) -> int:
         labels = pod["metadata"].get("labels") or {}
-        job, namespace = labels.get(_JOB_LABEL), pod["metadata"]["namespace"]
+        job, namespace = labels.get(LABEL_JOB), pod["metadata"]["namespace"]
         if job is None:
             return 1
         return sum(
             1
             for worker in self._workers.values()
             if worker.pod["metadata"]["namespace"] == namespace
-            and (worker.pod["metadata"].get("labels") or {}).get(_JOB_LABEL) == job
+            and (worker.pod["metadata"].get("labels") or {}).get(LABEL_JOB) == job
         )
 
     def _hosts_changed(self) -> None:
