@@ -382,8 +382,10 @@ def _ended(job: Job, pods: list[PodView], now: float, framework: Framework | Non
     status = structs.replace(job.status, ready=counters.summary(found), **found)
     changed = status if status != job.status else None
     due, death = cleanup.due(job, pods, endless), ttl.due(job)
-    if death is not None and now >= death:
-        return Plan(remove=True)
+    if death is not None:
+        death = max(death, due)  # the pods that may still finish go with the job
+        if now >= death:
+            return Plan(remove=True)
     return Plan(
         delete=delete,
         status=changed,
