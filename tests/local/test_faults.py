@@ -248,6 +248,24 @@ async def test_two_operators_at_once(world: World) -> None:
     assert all(map(is_alive, world.operators))
 
 
+async def test_two_operators_through_many_rounds(world: World) -> None:
+    """Each hears late of what the other wrote; every failure is charged once, and no round is begun twice."""
+    for resource in ("pods", STATUS):
+        world.calls.add(Rule(action="delay", resource=resource, verb="create|patch|delete", seconds=0.03, count=-1))
+    for _ in range(2):
+        await world.operate()
+    world.apply(restart={"limit": 9})
+    for round_ in range(1, 7):
+        await world.until(lambda round_=round_: world.running(round_))  # type: ignore[misc]
+        world.kubelet.ends(world.worker(round_ % 3, round_), 1)
+    await world.until(lambda: world.running(7) and world.status()["state"] == "Running")
+    status = world.status()
+    assert (status["round"], status["restarts"]) == (7, 6)
+    assert [(one["round"], one["charged"]) for one in status["failures"]] == [(number, True) for number in range(1, 7)]
+    assert set(world.kubelet.born.values()) == {1}
+    assert len(world.kubelet.born) == 7 * 3
+
+
 async def test_calls_of_a_job_of_eight(tmp_path: Path, starter: Starter) -> None:
     """Pods + 4 a job, events apart, from the apply until all run."""
     async with World(tmp_path, starter, workers=8) as world:
