@@ -52,7 +52,7 @@ def test_from_apply_to_delete(user: Session) -> None:
             name, state = watch.stdout.readline().split()
             states += [state] if name == "whole" and state not in states[-1:] else []
         assert states == ["<none>", "Starting", "Running", "Succeeded"]
-    with user.background("wait", "pod", "-l", "disttrain.dev/job=whole", "--for=delete", "--timeout=30s") as waiting:
+    with user.background("wait", "pod", *pods, "--for=delete", "--timeout=30s") as waiting:
         assert (
             user.must("delete", "dtj", "whole").splitlines()[0].startswith('disttrainjob.disttrain.dev "whole" deleted')
         )
