@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..api.pods import PodView, Slot
+from ..api.pods import MAX_WORDS, PodView, Slot
 from . import cause, deadlines, rules
 from .view import View
 
@@ -144,7 +144,7 @@ def judge(view: View) -> Verdict | None:
         return verdict("; a restart follows, at no charge.")
     why = None if action else CANNOT_RUN.get(loss.exit_code or 0)
     if why is None and action is None and loss.reason in CANNOT_START:
-        why = "the container could not be started"
+        why = "the container could not be started" + _words(pod)
     if loss.reason == UNSUPPORTED:
         return verdict(f": {pod.message if pod else ''}", fails=True)
     if why:
@@ -163,6 +163,12 @@ def step(view: View) -> int:
     """Step of the newest checkpoint that the training reported, 0 where it reported none."""
     checkpoint = view.progress.checkpoint if view.progress else None
     return checkpoint.step if checkpoint else 0
+
+
+def _words(pod: PodView | None) -> str:
+    """What the container runtime said, such as which program is missing; empty where it said nothing."""
+    words = " ".join(pod.exit_message.split()).rstrip(".") if pod else ""
+    return f": {words[:MAX_WORDS]}" if words else ""
 
 
 def _capital(loss: Loss) -> str:

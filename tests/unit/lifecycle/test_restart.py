@@ -60,10 +60,24 @@ def test_limit_zero_says_so() -> None:
 
 
 def test_start_error_fails_at_once() -> None:
-    verdict = restart.judge(view(pod(index=0), failed(index=1, code=128, exit_reason="StartError"), pod(index=2)))
+    broken = failed(index=1, code=128, exit_reason="StartError", exit_message="no pyton3\n in PATH.\n")
+    verdict = restart.judge(view(pod(index=0), broken, pod(index=2)))
     assert verdict is not None
     assert verdict.fails
     assert not verdict.charged
+    assert verdict.message == (
+        "Worker-1 failed with exit code 128 (StartError): the container could not be started: no pyton3 in PATH. "
+        "A restart would not help."
+    )
+
+
+@pytest.mark.parametrize(("words", "ends"), [("", "could not be started. A"), ("x" * 4096, "xxx. A")])
+def test_start_error_of_few_or_many_words(words: str, ends: str) -> None:
+    broken = failed(index=0, code=128, exit_reason="StartError", exit_message=words)
+    verdict = restart.judge(view(broken, pod(index=1), pod(index=2)))
+    assert verdict is not None
+    assert verdict.message.endswith(f"{ends} restart would not help.")
+    assert len(verdict.message) < 700
 
 
 def test_a_pod_that_this_machine_cannot_run_fails_at_once_with_the_way_out() -> None:
