@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ..api.pods import PodView, WirePod, view
 from ..api.progress import parse_progress, unmarked
 from ..api.types import ROLES, Job, Progress
 from ..local.client import Client
+from .runs import shown
 from .view import Snapshot, View
 
 Object = dict[str, Any]
@@ -24,7 +26,12 @@ Object = dict[str, Any]
 POLL_SECONDS = 0.1
 """Between two looks at a log's file."""
 TAIL = 20
-"""Lines of each pod's log that are kept, for when it is the one that failed."""
+"""Lines of a log that are shown of the pod that failed."""
+KEPT = 100
+"""Lines of each pod's log that are kept: torchrun ends with some thirty of its own."""
+TORCHRUN_ENDS = re.compile(r"E\d{4} .* torch/distributed/elastic/.*\] failed \(exitcode: -?\d+\) local_rank: ")
+"""The line with which torchrun begins to tell of a process that failed."""
+KUBECTL_LOGS = re.compile(r"`kubectl logs (\S+)`")
 REFUSED = frozenset({"InvalidSpec", "InvalidTemplate", "NameTaken"})
 """Reasons of `Accepted=False` that nothing but another manifest cures."""
 STALL_SECONDS = 10.0
@@ -81,8 +88,14 @@ class Follower:
             if change.kind == "SYNCED" or change.object["metadata"]["uid"] != self._uid:
                 continue
             self.job = msgspec.convert(change.object, Job)
+            self.job.status.message = self._at_hand(self.job.status.message)
             self._judge(gone=change.kind == "DELETED")
             self._show()
+
+    def _at_hand(self, message: str) -> str:
+        """The message with the file of a log in place of a kubectl that has no cluster any more when it is read."""
+        start = f"{self.job.metadata.name}-"
+        return KUBECTL_LOGS.sub(lambda found: f"{shown(self._logs)}/{found[1].removeprefix(start)}.log", message)
 
     def _judge(self, *, gone: bool) -> None:
         conditions = {condition.type: condition for condition in self.job.status.conditions}
@@ -132,7 +145,7 @@ class Follower:
         file = self._files / f"{pod.namespace}_{pod.name}_{pod.uid}" / f"{run.container}.log"
         who = str(pod.slot) if run.main else f"{pod.slot}/{run.container}"
         _link(self._logs / (who.replace("/", "-") + (f"-r{pod.round}" if pod.round > 1 else "") + ".log"), file)
-        tail = self.tails.setdefault(pod.name, deque(maxlen=TAIL)) if run.main else None
+        tail = self.tails.setdefault(pod.name, deque(maxlen=KEPT)) if run.main else None
         place, rest, last = 0, b"", False
         while not last:
             last = run in self._finished  # asked before reading: what was written until then is all there is
@@ -174,6 +187,13 @@ class Follower:
         order: dict[str, int] = {role: number for number, role in enumerate(ROLES)}
         pods = sorted(self.pods.values(), key=lambda pod: (order.get(pod.role, 9), pod.index, pod.round))
         self._shown.update(Snapshot(self.job, pods, self.progress))
+
+
+def last_words(lines: Sequence[str]) -> list[str]:
+    """The last lines of a log that tell why it ended: those before torchrun's own report, where it ends with one."""
+    begins = [number for number, line in enumerate(lines) if TORCHRUN_ENDS.match(line)]
+    reported = bool(begins and begins[-1]) and any("Root Cause" in line for line in lines[begins[-1] :])
+    return list(lines)[: begins[-1] if reported else None][-TAIL:]
 
 
 class _Run(NamedTuple):

@@ -28,6 +28,12 @@ from .children import operator_command
 from .console import CliError, mapping, output_option, print_json
 from .session import install_crd
 
+UP = """Starts the one-machine cluster in the background, or finds it running. The line that makes kubectl use it goes
+to stdout, all else to stderr: eval "$(disttrain local up)"."""
+DOWN = """Stops the one-machine cluster and its pods, which get their grace period. Its objects and claims stay for the
+next `up`; remove the state folder to begin anew."""
+STATUS = "Says whether the one-machine cluster runs, where, and with which pods. The exit code is 1 if it does not run."
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What `disttrain local` takes."""
@@ -35,7 +41,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     up = actions.add_parser("up", help="start it; prints the line that makes kubectl use it", allow_abbrev=False)
     down = actions.add_parser("down", help="stop it: pods get their grace period", allow_abbrev=False)
     status = actions.add_parser("status", help="say whether it runs; exit code 1 if not", allow_abbrev=False)
-    for action in (up, down, status):
+    for action, words in ((up, UP), (down, DOWN), (status, STATUS)):
+        action.description = words
         action.add_argument(
             "--state", type=Path, metavar="FOLDER", help="its state folder; default: ~/.local/state/disttrain"
         )

@@ -32,7 +32,7 @@ MEMBERS = ("master", "chief", "worker")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What `disttrain logs` takes."""
-    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("job", metavar="JOB", help="name of the job")
     parser.add_argument("--rank", type=int, metavar="R", help="the pod that runs this rank of the training")
     parser.add_argument("--role", help="the pod of this role: master, worker, ...; default with --index: worker")
     parser.add_argument("--index", type=int, metavar="I", help="the pod of this index within its role, from 0")

@@ -66,7 +66,7 @@ def parse(text: str, source: str) -> Manifest:
     try:
         found = list(_flat(yaml.safe_load_all(text)))
     except yaml.YAMLError as error:
-        raise CliError(f"{source} is not YAML: {' '.join(str(error).split())}") from None
+        raise CliError(f"{source} is not YAML: {_place(error)}") from None
     for number, item in enumerate(found, 1):
         if not isinstance(item, dict) or not item.get("kind") or not item.get("apiVersion"):
             raise CliError(f"document {number} of {source} is no Kubernetes object: apiVersion and kind are missing")
@@ -83,6 +83,15 @@ def parse(text: str, source: str) -> Manifest:
         )
     _check(jobs[0].get("spec"))
     return Manifest(jobs[0], tuple(item for item in found if item is not jobs[0]))
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """What is wrong with a text, and in which line and column."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    parts = (getattr(error, "context", None), getattr(error, "problem", None))
+    return f"line {mark.line + 1}, column {mark.column + 1}: " + ", ".join(part for part in parts if part)
 
 
 def _check(spec: Any) -> None:

@@ -30,7 +30,12 @@ def arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.e
         return environ.get(f"DISTTRAIN_{name}") or value
 
     add = parser.add_argument
-    add("--kubeconfig", metavar="FILE", default=default("KUBECONFIG", None))
+    add(
+        "--kubeconfig",
+        metavar="FILE",
+        default=default("KUBECONFIG", None),
+        help="default: $KUBECONFIG, the pod's service account or ~/.kube/config",
+    )
     add("--context", default=default("CONTEXT", None), help="of the kubeconfig; default: its current one")
     add("-n", "--namespace", action="append", metavar="NAME", help="look after this one only; repeatable; default: all")
     add(

@@ -26,7 +26,7 @@ def headline(job: Job) -> str:
     """The job's state in one line."""
     status = job.status
     parts: list[str] = [status.state]
-    if status.ready:
+    if status.ready and status.state not in ("Succeeded", "Failed"):  # nobody waits for the pods of a job that ended
         parts.append(f"{status.ready} ready")
     if status.restarts:
         parts.append("1 restart" if status.restarts == 1 else f"{status.restarts} restarts")

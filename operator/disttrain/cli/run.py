@@ -5,14 +5,16 @@ The pods are processes of this machine, in the Python environment at hand: image
 DistTrainJob the file may hold what it needs, such as ConfigMaps, Secrets and claims.
 
 Each run has a folder, ./disttrain-runs/<job>-<time>/, with the logs of its pods (logs/), of the operator and what was
-applied. Claims are folders in ./disttrain-runs/volumes/ that all runs share, so that --resume finds the checkpoints.
+applied. Claims are folders in ./disttrain-runs/volumes/ that all runs share, so that --resume finds the checkpoints:
+the training gets the folder of the run that it goes on from in DISTTRAIN_RESUME_FROM, and its own, which is empty at
+first, in DISTTRAIN_CHECKPOINT_DIR.
 
 One Ctrl-C asks the pods to write their checkpoints and stop; a second one kills them. Nothing is left running.
 
 examples:
   disttrain run job.yaml
   disttrain run job.yaml --resume                 go on from the last run's checkpoints
-  disttrain run job.yaml --map /app=./src         the pods find ./src at /app
+  disttrain run job.yaml --map /app=./src         the pods find ./src at /app: command: [torchrun, /app/train.py]
   disttrain run job.yaml --python ./venv/bin/python --timeout 30m
   disttrain run job.yaml --output json            one line of JSON at the end; the rest goes to stderr
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -32,6 +35,7 @@ from .console import CliError, fail, mapping, output_option, print_json, span
 from .runner import Outcome, Runner, Wanted
 from .view import choose
 
+RUNS = Path("disttrain-runs")
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -52,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--cpu", action="store_true", help="run without the accelerators that the job asks for, one process a pod")
     add("--python", metavar="FILE", help="the Python whose environment the pods get; default: this command's own")
     add("--timeout", type=_duration, metavar="TIME", help="stop the job after so long, such as 90s, 10m or 2h")
-    add("--runs", type=Path, default=Path("disttrain-runs"), metavar="FOLDER", help="default: ./disttrain-runs")
+    add("--runs", type=Path, default=RUNS, metavar="FOLDER", help="default: ./disttrain-runs")
     output_option(parser, "json")
 
 
@@ -78,7 +82,7 @@ def command(options: argparse.Namespace) -> int:
         cpu=options.cpu,
         timeout=options.timeout,
         runs=options.runs.resolve(),
-        file=options.file,
+        again=shlex.join(_again(options)),
         json=options.output == "json",
         resumes=resumes,
     )
@@ -91,7 +95,7 @@ async def _run(wanted: Wanted) -> int:
     (run.path / "manifest.yaml").write_text(wanted.manifest.dump(), encoding="utf-8")
     shown = choose(out)
     try:
-        shown.note(f"{wanted.manifest.name}: a new run in {runs.shown(run.path)}" + _origin(wanted))
+        shown.note(f"{wanted.manifest.name}: starting the one-machine cluster")
         outcome = await Runner(wanted, run, shown).go()
     except CliError:
         if not run.facts.get("uid"):
@@ -111,8 +115,20 @@ async def _run(wanted: Wanted) -> int:
     return outcome.code
 
 
-def _origin(wanted: Wanted) -> str:
-    return f", which goes on from {wanted.resumes}" if wanted.resumes else ""
+def _again(options: argparse.Namespace) -> list[str]:
+    """The words of a command that goes on from this run's checkpoints, in the same way."""
+    words = ["disttrain", "run", options.file, "--resume"]
+    if options.replicas is not None:
+        words += ["--replicas", str(options.replicas)]
+    for there, here in options.map:
+        words += ["--map", f"{there}={runs.shown(here)}"]
+    if options.cpu:
+        words += ["--cpu"]
+    if options.python is not None:
+        words += ["--python", options.python]
+    if options.runs != RUNS:
+        words += ["--runs", str(options.runs)]
+    return words
 
 
 def _report(wanted: Wanted, run: runs.Run, outcome: Outcome, out: TextIO) -> None:
@@ -127,7 +143,7 @@ def _report(wanted: Wanted, run: runs.Run, outcome: Outcome, out: TextIO) -> Non
         fail(f"{name} {outcome.words}")
     print(f"Logs, the manifest and run.json are in {runs.shown(run.path)}", file=out)
     if outcome.code and outcome.checkpoints:
-        print(f"To go on from its last checkpoint: disttrain run {wanted.file} --resume", file=out)
+        print(f"To go on from its last checkpoint: {wanted.again}", file=out)
     out.flush()
     if wanted.json:
         print_json(run.facts, lines=True)

@@ -14,10 +14,10 @@ import msgspec
 from ..local.cluster import Options
 from . import children
 from .console import span
-from .follow import Follower
+from .follow import Follower, last_words
 from .manifest import Manifest
 from .phrases import facts
-from .runs import Run
+from .runs import Run, shown
 from .session import Session, private_cluster
 from .view import View
 
@@ -35,7 +35,8 @@ class Wanted:
     cpu: bool
     timeout: float | None
     runs: Path
-    file: str
+    again: str
+    """The command that goes on from this run's checkpoints."""
     json: bool
     resumes: str
     """Folder of the run that this one goes on from; empty for a new one."""
@@ -98,6 +99,7 @@ class Runner:
             if session.why_not_isolated:
                 self._shown.note(f"pods see this machine's own files here ({session.why_not_isolated})")
             job = await session.apply(wanted.manifest)
+            self._shown.note(f"{wanted.manifest.name}: a new run in {shown(folder)}{self._origin(job)}")
             uid = job["metadata"]["uid"]
             place = job["spec"].get("checkpoints")
             self._run.save(uid=uid)
@@ -109,6 +111,14 @@ class Runner:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
         return self._outcome(follower, words, checkpoints=bool(place))
+
+    def _origin(self, job: dict[str, Any]) -> str:
+        """Where the run goes on from, and how its training learns of it: nothing is loaded for a script."""
+        if not self._wanted.resumes:
+            return ""
+        place = job["spec"]["checkpoints"]
+        folder = f"{place['mountPath'].rstrip('/')}/{place['resumeFrom']}"
+        return f", which goes on from {self._wanted.resumes} (DISTTRAIN_RESUME_FROM={folder})"
 
     async def _until_over(self, session: Session, follower: Follower, watching: asyncio.Task[None]) -> str:
         """Waits for the end of the job and of its pods. Returns why the run ended, empty where the job did."""
@@ -167,7 +177,7 @@ class Runner:
             words=words or status.message,
             state=status.state,
             pod=pod,
-            tail=list(follower.tails.get(pod, ())),
+            tail=last_words(follower.tails.get(pod, ())),
             numbers=facts(progress) if progress else "",
             progress=msgspec.to_builtins(progress),
             result=status.result,

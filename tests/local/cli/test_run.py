@@ -88,6 +88,14 @@ def test_a_job_that_fails_says_why_and_shows_the_last_lines(shell: Shell) -> Non
     assert shell.facts(run)["exitCode"] == 1
 
 
+def test_a_command_that_does_not_exist_is_named(shell: Shell) -> None:
+    shell.write("job.yaml", job("true", workers=0).replace("[sh, -c,", "[pyton3, -c,"))
+    out = shell.run("run", "job.yaml", code=1)
+    said = out[out.index("disttrain: hello has failed: ") :]
+    assert "pyton3" in said
+    assert "A restart would not help." in said
+
+
 def test_a_restart_is_followed_into_its_own_log(shell: Shell) -> None:
     script = "echo round $DISTTRAIN_ROUND; if [ $DISTTRAIN_ROUND = 1 ]; then exit 3; fi"
     shell.write("job.yaml", job(script, workers=0, limit=1))
@@ -160,13 +168,16 @@ while true; do sleep 0.1; done
 
 def test_ctrl_c_lets_the_job_save_and_resume_goes_on(shell: Shell) -> None:
     shell.write("job.yaml", job(CAREFUL, workers=0, extra=CHECKPOINTS))
-    command = shell.start("run", "job.yaml")
+    (shell.folder / "src").mkdir()
+    command = shell.start("run", "job.yaml", "--map", "/x/src=./src", "--cpu")
     command.until("| ready\n")
     command.interrupt()
     assert command.wait() == 130
     assert "the pods have up to 20 s to save and end" in command.out
     assert "master-0  | saved\n" in command.out
-    assert "disttrain run job.yaml --resume" in command.out
+    assert (
+        "To go on from its last checkpoint: disttrain run job.yaml --resume --map /x/src=./src --cpu\n" in command.out
+    )
     shell.nothing_left()
 
     fresh = shell.start("run", "job.yaml")
@@ -177,7 +188,8 @@ def test_ctrl_c_lets_the_job_save_and_resume_goes_on(shell: Shell) -> None:
     _, second = shell.runs()
     for _ in range(2):  # the first of these leaves no checkpoint of its own: the next goes on from the same one
         out = shell.run("run", "job.yaml", "--resume")
-        assert f"which goes on from ./disttrain-runs/{second.name}" in out
+        source = f"/checkpoints/{shell.facts(second)['uid']}"
+        assert f"which goes on from ./disttrain-runs/{second.name} (DISTTRAIN_RESUME_FROM={source})\n" in out
         assert "began with 41" in out
     assert len({shell.facts(run)["uid"] for run in shell.runs()}) == 4
 
@@ -198,7 +210,7 @@ def test_a_second_ctrl_c_kills(shell: Shell) -> None:
 def test_ctrl_c_before_the_job_is_there(shell: Shell) -> None:
     shell.write("job.yaml", job("sleep 60", workers=0))
     command = shell.start("run", "job.yaml")
-    command.until("a new run in")
+    command.until("starting the one-machine cluster")
     command.interrupt()
     assert command.wait() == 130
     assert "Traceback" not in command.out

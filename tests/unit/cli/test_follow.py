@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from disttrain.cli import follow
+from disttrain.cli import follow, runs
 from disttrain.cli.follow import Follower
 from disttrain.cli.view import Snapshot
 from disttrain.local.client import Change, Client
@@ -222,3 +222,35 @@ async def test_a_job_that_is_deleted(tmp_path: Path) -> None:
         now.job("DELETED")
         await now.follower.over.wait()
         assert now.follower.hopeless == "The job was deleted."
+
+
+async def test_a_message_names_the_file_of_a_log(tmp_path: Path) -> None:
+    async with scene(tmp_path) as now:
+        now.job(state="Failed", message="Worker-1 failed. `kubectl logs digits-worker-1-r4` shows why.")
+        await now.follower.over.wait()
+        where = runs.shown(now.logs / "worker-1-r4.log")
+        assert now.follower.job.status.message == f"Worker-1 failed. {where} shows why."
+
+
+TORCHRUN = """\
+E1130 21:57:49.806000 2 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0 (pid: 3) of binary: python
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Root Cause (first observed failure):
+==========""".splitlines()  # noqa: E501 - as torchrun prints it
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ([], []),
+        (["a", "b"], ["a", "b"]),
+        (["a", "boom", *TORCHRUN], ["a", "boom"]),
+        (["a", "boom", TORCHRUN[0], "again", "boom 2", *TORCHRUN], ["a", "boom", TORCHRUN[0], "again", "boom 2"]),
+        (["a", TORCHRUN[0], "again", "cut short"], ["a", TORCHRUN[0], "again", "cut short"]),
+        (TORCHRUN, TORCHRUN),
+        ([str(number) for number in range(99)], [str(number) for number in range(79, 99)]),
+    ],
+)
+def test_last_words(lines: list[str], shown: list[str]) -> None:
+    assert follow.last_words(lines) == shown

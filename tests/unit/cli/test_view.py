@@ -33,6 +33,7 @@ def test_phrases() -> None:
     assert facts(Progress(step=3)) == "step 3"
     assert headline(job()) == "Running, 3/3 ready: All 3 pods run."
     assert headline(job(restarts=2)) == "Running, 3/3 ready, 2 restarts: All 3 pods run."
+    assert headline(job("Succeeded", "Done.", restarts=1)) == "Succeeded, 1 restart: Done."
     assert headline(job(message="", restarts=1)) == "Running, 3/3 ready, 1 restart"
 
 
@@ -69,7 +70,7 @@ def test_lines_say_nothing_twice() -> None:
         "disttrain | Running, 3/3 ready: All 3 pods run.",
         "disttrain | epoch 1, step 1/9",
         "disttrain | epoch 2, step 3/9",
-        "disttrain | Succeeded, 3/3 ready: Done.",
+        "disttrain | Succeeded: Done.",
         "disttrain | epoch 2, step 4/9",
         "worker-0  | hello",
     ]
@@ -102,7 +103,7 @@ def test_the_live_view_shows_job_pods_and_training() -> None:
     assert stopping.count("stopping: wait") == 2  # as a line, and in the picture in place of the state
     assert "All 3 pods run" not in stopping[stopping.rindex("stopping: wait") :]
     assert "worker-0  │ an old log line [not markup]" in picture
-    assert screen(console).rstrip().endswith("Succeeded, 3/3 ready: Done.")
+    assert screen(console).rstrip().endswith("Succeeded: Done.")
 
 
 def test_more_pods_than_fit() -> None:
