@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -189,11 +189,12 @@ class Follower:
         self._shown.update(Snapshot(self.job, pods, self.progress))
 
 
-def last_words(lines: Sequence[str]) -> list[str]:
+def last_words(log: Iterable[str]) -> list[str]:
     """The last lines of a log that tell why it ended: those before torchrun's own report, where it ends with one."""
+    lines = list(log)
     begins = [number for number, line in enumerate(lines) if TORCHRUN_ENDS.match(line)]
     reported = bool(begins and begins[-1]) and any("Root Cause" in line for line in lines[begins[-1] :])
-    return list(lines)[: begins[-1] if reported else None][-TAIL:]
+    return lines[: begins[-1] if reported else None][-TAIL:]
 
 
 class _Run(NamedTuple):

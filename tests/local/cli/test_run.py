@@ -88,6 +88,21 @@ def test_a_job_that_fails_says_why_and_shows_the_last_lines(shell: Shell) -> Non
     assert shell.facts(run)["exitCode"] == 1
 
 
+def test_the_last_lines_are_the_trainings_not_torchruns(shell: Shell) -> None:
+    report = (
+        "E1130 21:57:49.806000 2 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) "
+        "local_rank: 0 (pid: 3) of binary: python\nRoot Cause (first observed failure):"
+    )
+    shell.write("job.yaml", job(f"echo out of cheese; printf '{report}\n'; exit 1", workers=0))
+    out = shell.run("run", "job.yaml", code=1)
+    [run] = shell.runs()
+    assert out[out.index("The last lines of ") :].startswith(
+        "The last lines of hello-master-0:\n  out of cheese\n  \ndisttrain: hello has failed: "
+    )
+    assert f"./disttrain-runs/{run.name}/logs/master-0.log shows why." in out
+    assert "kubectl" not in out
+
+
 def test_a_command_that_does_not_exist_is_named(shell: Shell) -> None:
     shell.write("job.yaml", job("true", workers=0).replace("[sh, -c,", "[pyton3, -c,"))
     out = shell.run("run", "job.yaml", code=1)

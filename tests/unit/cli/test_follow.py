@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -253,4 +254,4 @@ Root Cause (first observed failure):
     ],
 )
 def test_last_words(lines: list[str], shown: list[str]) -> None:
-    assert follow.last_words(lines) == shown
+    assert follow.last_words(deque(lines)) == shown
