@@ -77,8 +77,10 @@ class Api:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Waits until something is so: an API server takes a moment to serve a new or changed CRD, and its garbage collector
-    looks for new types every 30 s only."""
+    """Waits until something is so: an API server takes a moment to serve a new or changed CRD.
+
+    A real one's garbage collector looks for new types every 30 s only.
+    """
     end = time.monotonic() + 90
     while not holds():
         assert time.monotonic() < end, "not within 90 s"
